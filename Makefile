@@ -1,0 +1,100 @@
+# Ferry. `make` sets up and carries the default job all the way; `make test` sets up and runs the tests; `make help` says the rest.
+
+CONFIG ?= pipeline/configs/default.toml
+RUN ?= runs/$(basename $(notdir $(CONFIG)))
+VERSION ?= 1.0.0
+PROVIDERS ?= cpu
+ORT ?= gpu
+PYTHON ?=
+
+ifeq ($(filter gpu cpu,$(ORT)),)
+$(error ORT must be gpu or cpu; got '$(ORT)')
+endif
+
+VENV := .venv
+FERRY := $(VENV)/bin/ferry
+PIP_INSTALL := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+READY := $(VENV)/.ready-$(ORT)
+READY_DEV := $(VENV)/.ready-$(ORT)-dev
+
+.DEFAULT_GOAL := all
+.PHONY: all help setup setup-dev train export verify package test check lint baseline clean
+.SILENT:
+
+all: package
+
+help:
+	echo 'make              set up, then train, export, verify and package the default job'
+	echo 'make test         set up, then run the tests'
+	echo
+	echo 'make train        train the model that CONFIG describes           -> RUN/train'
+	echo 'make export       TorchScript and ONNX                             -> RUN/export'
+	echo 'make verify       prove both equal to PyTorch                      -> RUN/verify'
+	echo 'make package      one versioned folder of proven files             -> artifacts/<name>/VERSION'
+	echo 'make baseline     a linear model on the same data, for comparison'
+	echo 'make check        ruff, mypy --strict and the tests'
+	echo 'make setup        only the environment, in .venv'
+	echo 'make clean        remove .venv and what tests built; runs/ and artifacts/ stay'
+	echo
+	echo 'CONFIG=FILE       configuration of the run      [$(CONFIG)]'
+	echo 'RUN=FOLDER        folder of the run             [$(RUN)]'
+	echo 'VERSION=X.Y.Z     version of the artifact       [$(VERSION)]'
+	echo 'PROVIDERS="…"     where ONNX Runtime must run   [$(PROVIDERS)]   (cpu, cuda)'
+	echo 'ORT=gpu|cpu       which ONNX Runtime to install [$(ORT)]   (gpu runs on the CPU too; cpu is the small one)'
+	echo 'PYTHON=FILE       a Python 3.11, 3.12 or 3.13   [found on PATH]'
+
+setup: $(READY)
+setup-dev: $(READY_DEV)
+
+train: setup
+	$(FERRY) train --config "$(CONFIG)" --run "$(RUN)"
+
+export: train
+	$(FERRY) export --run "$(RUN)"
+
+verify: export
+	$(FERRY) verify --run "$(RUN)" $(foreach provider,$(PROVIDERS),--provider $(provider))
+
+package: verify
+	$(FERRY) package --run "$(RUN)" --version "$(VERSION)"
+
+baseline: setup-dev
+	$(VENV)/bin/python -m pipeline.data.baseline
+
+test: setup-dev
+	$(VENV)/bin/python -m pytest
+
+lint: setup-dev
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+check: lint test
+
+clean:
+	rm -rf $(VENV) .venv-examples build *.egg-info
+
+$(VENV)/bin/python:
+	found=; \
+	for python in $(if $(PYTHON),"$(PYTHON)",python3 python3.13 python3.12 python3.11 python); do \
+		if "$$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then found=$$python; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+		echo 'Ferry needs Python 3.11, 3.12 or 3.13, and $(if $(PYTHON),$(PYTHON) is none of them,none is on PATH). Install one, or name it: make PYTHON=/path/to/python3.12' >&2; exit 2; \
+	fi; \
+	if ! "$$found" -c 'import ensurepip, venv' 2>/dev/null; then \
+		echo "$$found can not make virtual environments. Install its venv module (Debian: apt-get install python3-venv), or name another: make PYTHON=…" >&2; exit 2; \
+	fi; \
+	echo "setting up $(VENV) with $$("$$found" --version); the first time takes some minutes" >&2; \
+	"$$found" -m venv --clear $(VENV)
+
+# The two ONNX Runtimes put their files in one place: the other is removed first.
+$(READY): $(VENV)/bin/python pyproject.toml constraints.txt
+	rm -f $(VENV)/.ready-*
+	$(VENV)/bin/python -m pip uninstall --quiet --yes onnxruntime onnxruntime-gpu 2>/dev/null
+	$(PIP_INSTALL) --editable '.[$(ORT)]'
+	touch $@
+
+$(READY_DEV): $(READY)
+	$(PIP_INSTALL) --editable '.[$(ORT),dev]'
+	touch $@

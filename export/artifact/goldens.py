@@ -1,0 +1,155 @@
+"""Goldens: texts with their ids and logits, and batches with theirs, for a consumer in any language to replay.
+
+The logits are the float64 reference's, so that no backend is judged by another's rounding. Nothing here comes from the
+training data: texts are the configuration's own and the ones below, ids are synthetic.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from export.artifact.load import Artifact, Classifier, softmax
+from export.contract import FORMAT, LOGITS
+from export.proof.runtimes import Runtime
+from export.tokenizer import Tokenizer, pad_batch
+
+# What text rules, byte fallback and truncation are most easily got wrong on.
+HOSTILE_TEXTS = (
+    "",
+    " \t\r\n\v\f ",
+    "two  spaces\tand\r\na new line",
+    "a NUL\0inside",
+    "Grüße, naïve café — “quotes” …",
+    "e\u0301 is e with a combining acute; \u00e9 is one character",
+    "שלום עולם, مرحبا بالعالم",
+    "許諾条件に従ってください。",
+    "family \U0001f468\u200d\U0001f469\u200d\U0001f467 and flag \U0001f1ea\U0001f1fa",
+    "no-break\u00a0space, ideographic\u3000space, zero\u200bwidth, next\u0085line",
+    "<pad> <unk> <cls> <sep> <mask> <s> </s> <0x41>",
+    "\u2581 typed \u2581at both ends\u2581",
+    "0123456789" * 3,
+    "x",
+)
+# In a language-neutral file a probability is compared after each language's own exponential.
+PROBABILITY_TOLERANCE = 1e-4
+
+
+def make_goldens(
+    texts: list[str], *, tokenizer: Tokenizer, reference: Runtime, labels: list[str], tolerance: float, max_length: int
+) -> dict[str, Any]:
+    """Compute goldens.json.
+
+    Args:
+        texts: texts that anyone may read; the hostile ones and one that is too long are added.
+        tokenizer: the artifact's.
+        reference: the float64 reference.
+        labels: in the order of the logits.
+        tolerance: the absolute tolerance on logits that verification derived.
+        max_length: the longest sequence.
+    """
+    too_long = "an over-long text is cut " * max_length
+    cases = []
+    for text in dict.fromkeys([*texts, *HOSTILE_TEXTS, too_long]):
+        encoding = tokenizer.encode(text)
+        logits = reference.run(*pad_batch([encoding]))
+        probabilities = softmax(logits)[0]
+        best = int(probabilities.argmax())
+        if _margin(logits[0]) <= 2 * tolerance:
+            # Two labels nearly tie: rounding decides, and a golden must have one answer.
+            continue
+        cases.append(
+            {
+                "text": text,
+                "input_ids": encoding.ids,
+                "dropped": encoding.dropped,
+                LOGITS: _floats(logits[0]),
+                "label": labels[best],
+                "probability": float(probabilities[best]),
+            }
+        )
+    return {
+        "format": FORMAT,
+        "tolerance": {
+            LOGITS: tolerance,
+            "probabilities": PROBABILITY_TOLERANCE,
+            "reason": "logits: 4 times the error of eager float32 against float64, and 4 roundings (verification.json)",
+        },
+        "texts": cases,
+        "batches": [
+            {
+                "name": name,
+                "input_ids": input_ids.tolist(),
+                "attention_mask": attention_mask.tolist(),
+                LOGITS: [_floats(row) for row in reference.run(input_ids, attention_mask)],
+            }
+            for name, (input_ids, attention_mask) in _batches(tokenizer.vocab_size, max_length).items()
+        ],
+    }
+
+
+def replay_goldens(artifact: Artifact, classifier: Classifier, goldens: dict[str, Any]) -> list[str]:
+    """Replay goldens on one model of an artifact and return what differs."""
+    name = classifier.runtime.name
+    problems = []
+    tolerance = goldens["tolerance"]
+    for number, case in enumerate(goldens["texts"], start=1):
+        where = f"{name}: golden text {number}"
+        encoding = classifier.tokenizer.encode(case["text"])
+        if [encoding.ids, encoding.dropped] != [case["input_ids"], case["dropped"]]:
+            problems.append(f"{where} has other ids than the tokenizer gives.")
+            continue
+        logits = classifier.logits(*pad_batch([encoding]))
+        problems += _compare(where, logits, np.array([case[LOGITS]]), tolerance[LOGITS])
+        answer = classifier.predict([case["text"]])[0]
+        if answer.label != case["label"]:
+            problems.append(f"{where} is answered {answer.label!r}; wanted {case['label']!r}.")
+        if not abs(answer.probability - case["probability"]) <= tolerance["probabilities"]:
+            problems.append(f"{where} has probability {answer.probability}; wanted {case['probability']}.")
+    for case in goldens["batches"]:
+        logits = classifier.logits(np.array(case["input_ids"]), np.array(case["attention_mask"]))
+        problems += _compare(f"{name}: golden batch {case['name']}", logits, np.array(case[LOGITS]), tolerance[LOGITS])
+    return problems
+
+
+def _compare(where: str, got: npt.NDArray[Any], wanted: npt.NDArray[Any], tolerance: float) -> list[str]:
+    if got.shape != wanted.shape:
+        return [f"{where} has logits of shape {got.shape}; wanted {wanted.shape}."]
+    distance = float(np.abs(got - wanted).max())
+    # Written so that NaN fails.
+    return [] if distance <= tolerance else [f"{where} is off by {distance:.3g}; the tolerance is {tolerance:.3g}."]
+
+
+def _margin(logits: npt.NDArray[Any]) -> float:
+    second, first = np.sort(logits)[-2:]
+    return float(first - second)
+
+
+def _floats(row: npt.NDArray[Any]) -> list[float]:
+    assert all(map(math.isfinite, row))
+    return [float(value) for value in row]
+
+
+def _batches(vocab_size: int, max_length: int) -> dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """Synthetic batches, one for each way of padding that the contract allows."""
+    generator = np.random.default_rng(0)
+    length = min(9, max_length)
+
+    def ids(batch: int, columns: int) -> npt.NDArray[np.int64]:
+        return generator.integers(0, vocab_size, (batch, columns), dtype=np.int64)
+
+    columns = np.arange(length)
+    counts = np.array([[length], [max(1, length // 2)], [1]])
+    right = (columns < counts).astype(np.int64)
+    holes = np.tile((columns % 3 != 1).astype(np.int64), (2, 1))
+    with_empty = right.copy()
+    with_empty[1] = 0
+    return {
+        "right padding": (ids(3, length), right),
+        "left padding": (ids(3, length), right[:, ::-1].copy()),
+        "holes": (ids(2, length), holes),
+        "an empty row": (ids(3, length), with_empty),
+        "one token": (ids(1, 1), np.ones((1, 1), dtype=np.int64)),
+        "the longest sequence": (ids(1, max_length), np.ones((1, max_length), dtype=np.int64)),
+    }

@@ -1,0 +1,43 @@
+"""Which files an artifact has, and SHA256SUMS, which follows from them."""
+
+from collections.abc import Mapping
+
+from export.contract import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TOKENIZER_JSON_FILE
+from export.errors import FerryError
+from export.model import CONFIG_FILE, WEIGHTS_FILE
+from export.onnx_export import ONNX_FILE
+from export.torchscript import TORCHSCRIPT_FILE
+
+MANIFEST_FILE = "manifest.json"
+GOLDENS_FILE = "goldens.json"
+VERIFICATION_FILE = "verification.json"
+CARD_FILE = "README.md"
+SUMS_FILE = "SHA256SUMS"
+
+# The files whose hashes stand in the manifest.
+BOUND_FILES = (
+    CARD_FILE,
+    CONFIG_FILE,
+    GOLDENS_FILE,
+    ONNX_FILE,
+    TORCHSCRIPT_FILE,
+    WEIGHTS_FILE,
+    TOKENIZER_FILE,
+    TOKENIZER_CONFIG_FILE,
+    TOKENIZER_JSON_FILE,
+    VERIFICATION_FILE,
+)
+ALL_FILES = (*BOUND_FILES, MANIFEST_FILE, SUMS_FILE)
+
+
+class ArtifactError(FerryError):
+    """An artifact is not what it says it is; every finding is in `problems`."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+def sums_text(hashes: Mapping[str, str]) -> str:
+    """Write SHA256SUMS, which `sha256sum -c` reads, from the hash of every other file of the artifact."""
+    return "".join(f"{hashes[name]}  {name}\n" for name in sorted(hashes))

@@ -1,0 +1,75 @@
+"""One model file from a checkpoint, in a process of its own: `python -m export.produce FORMAT CHECKPOINT TARGET`.
+
+A process of its own, because the bytes must be a function of the checkpoint alone: a second script export in one
+process gets other class names, and TorchScript writes constants in the order of Python's string hashes, which only a
+process that starts with a fixed PYTHONHASHSEED repeats.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnxscript
+import torch
+
+from export import __version__
+from export.contract import TOKENIZER_FILE, Limits, build_metadata
+from export.files import read_json, sha256_file
+from export.model import CONFIG_FILE, WEIGHTS_FILE, config_hash, load_model, model_labels, model_limits
+from export.onnx_export import MINIMUM_ONNXRUNTIME, ONNX_FILE, export_onnx
+from export.torchscript import MINIMUM_LIBTORCH, TORCHSCRIPT_FILE, export_torchscript
+
+ROOT = Path(__file__).resolve().parent.parent
+
+Export = Callable[[torch.nn.Module, dict[str, Any], Limits], bytes]
+FORMATS: dict[str, tuple[str, Export]] = {
+    "torchscript": (TORCHSCRIPT_FILE, lambda model, metadata, _: export_torchscript(model, metadata)),
+    "onnx": (ONNX_FILE, export_onnx),
+}
+
+
+def checkpoint_metadata(checkpoint: Path) -> dict[str, Any]:
+    """Build the metadata of the model files that a checkpoint folder leads to."""
+    config = read_json(checkpoint / CONFIG_FILE)
+    return build_metadata(
+        task=config["task"],
+        labels=model_labels(config),
+        activation="softmax",
+        pooling=config["pooling"],
+        limits=model_limits(config),
+        tokenizer_sha256=sha256_file(checkpoint / TOKENIZER_FILE),
+        config_sha256=config_hash(config),
+        weights_sha256=sha256_file(checkpoint / WEIGHTS_FILE),
+        versions={
+            "ferry": __version__,
+            "torch": torch.__version__.partition("+")[0],
+            "onnx": onnx.__version__,
+            "onnxscript": onnxscript.__version__,
+        },
+        minimum_runtime={"onnxruntime": MINIMUM_ONNXRUNTIME, "libtorch": MINIMUM_LIBTORCH},
+    )
+
+
+def start_export(format_name: str, checkpoint: Path, folder: Path) -> subprocess.Popen[str]:
+    """Start a fresh process that writes one model file into `folder`; its messages come through a pipe."""
+    command = [sys.executable, "-m", "export.produce", format_name, str(checkpoint.absolute()), str(folder.absolute())]
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def main() -> None:
+    format_name, checkpoint, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    file_name, export = FORMATS[format_name]
+    config = read_json(checkpoint / CONFIG_FILE)
+    data = export(load_model(checkpoint), checkpoint_metadata(checkpoint), model_limits(config))
+    (folder / file_name).write_bytes(data)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The five stages and their command line: the only place with clocks, progress bars and click."""

@@ -1,0 +1,1 @@
+"""The default task's data: which licence does this notice state?"""

@@ -1,0 +1,148 @@
+"""Stage 4, package: the proven files of a run become one versioned folder, artifacts/<name>/<version>."""
+
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    # Run as a file, imports would start in this folder, where `export` is another module.
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    from pipeline.cli import main
+
+    main(["package", *sys.argv[1:]])
+
+import click
+
+from export.artifact.layout import ALL_FILES, ArtifactError
+from export.artifact.pack import write_artifact
+from export.contract import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TOKENIZER_JSON_FILE
+from export.errors import FerryError
+from export.files import new_folder, read_json, sha256_bytes
+from export.model import CONFIG_FILE, WEIGHTS_FILE
+from export.onnx_export import ONNX_FILE
+from export.proof.report import PASSED
+from export.torchscript import TORCHSCRIPT_FILE
+from pipeline.config import artifact_name_problems
+from pipeline.run import (
+    EXPORT_FOLDER,
+    ROOT,
+    TRAIN_FOLDER,
+    TRAIN_RECORD,
+    VERIFY_FOLDER,
+    VERIFY_RECORD,
+    read_record,
+)
+
+# Which stage's folder each packaged file comes from.
+SOURCES = {
+    CONFIG_FILE: TRAIN_FOLDER,
+    WEIGHTS_FILE: TRAIN_FOLDER,
+    TOKENIZER_FILE: TRAIN_FOLDER,
+    TOKENIZER_JSON_FILE: TRAIN_FOLDER,
+    TOKENIZER_CONFIG_FILE: TRAIN_FOLDER,
+    TORCHSCRIPT_FILE: EXPORT_FOLDER,
+    ONNX_FILE: EXPORT_FOLDER,
+}
+
+
+class NotProvenError(FerryError):
+    """The files of a run are not those that verification passed."""
+
+
+class VersionTakenError(FerryError):
+    """The version exists with other bytes."""
+
+
+@dataclass(frozen=True)
+class Packaged:
+    """The result of the stage; `skipped` if the folder already held these very bytes."""
+
+    folder: Path
+    skipped: bool
+
+
+def package(run: Path, version: str, artifacts: Path) -> Packaged:
+    """Package what verification passed.
+
+    Raises:
+        ValueError: if the version can't be a folder's name, or a stage was not run.
+        NotProvenError: if verification is missing, failed, or judged other bytes.
+        VersionTakenError: if the version exists with other bytes; names the next free one.
+        ArtifactError: if the packaged bytes do not pass the check of a fresh process.
+    """
+    problems = artifact_name_problems(version, "the version")
+    if problems:
+        raise ValueError(problems[0])
+    record = read_record(run, TRAIN_FOLDER, TRAIN_RECORD, stage="train")
+    proven, verification = _proven_files(run)
+    target = artifacts / record["name"] / version
+    if target.exists():
+        with tempfile.TemporaryDirectory() as scratch:
+            write_artifact(Path(scratch), proven, version=version, record=record, verification=verification)
+            _compare(Path(scratch), target)
+        return Packaged(target, skipped=True)
+    with new_folder(target, replace=False) as work:
+        write_artifact(work, proven, version=version, record=record, verification=verification)
+        _check_in_fresh_process(work)
+    return Packaged(target, skipped=False)
+
+
+def _proven_files(run: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """Read the files to package, each with the hash that verification passed, and the verification."""
+    path = run / VERIFY_FOLDER / VERIFY_RECORD
+    again = f"Run `ferry verify --run {run}`."
+    if not path.is_file():
+        raise NotProvenError(f"{run} was not verified. {again}")
+    verification = read_json(path)
+    if verification["verdict"] != PASSED:
+        raise NotProvenError(f"verification failed, see {path}. Mend what it lists; then: {again}")
+    proven = {}
+    for name, folder in SOURCES.items():
+        file = run / folder / name
+        if not file.is_file():
+            raise NotProvenError(f"{file} is missing. {again}")
+        proven[name] = file.read_bytes()
+        if verification["inputs"]["files"].get(name) != sha256_bytes(proven[name]):
+            raise NotProvenError(f"{file} is not the file that was verified. {again}")
+    return proven, verification
+
+
+def _compare(fresh: Path, target: Path) -> None:
+    """Raise unless the existing version holds just what would be packaged now."""
+    present = {path.name for path in target.iterdir()} if target.is_dir() else set()
+    if present == set(ALL_FILES) and all(
+        (fresh / name).read_bytes() == (target / name).read_bytes() for name in ALL_FILES
+    ):
+        return
+    following = _next_version(target)
+    raise VersionTakenError(
+        f"{target} exists with other bytes and is never changed. "
+        f"The next free version is {following}: `make package VERSION={following}`."
+    )
+
+
+def _next_version(target: Path) -> str:
+    """Count the last number of a version up until no such folder exists."""
+    version = target.name
+    while (target.parent / version).exists():
+        head, number = re.fullmatch(r"(.*?)(\d*)", version, re.DOTALL).groups()  # type: ignore[union-attr]
+        version = f"{head}{int(number) + 1}" if number else f"{head}.1"
+    return version
+
+
+def _check_in_fresh_process(folder: Path) -> None:
+    """Judge the packaged bytes where nothing of this process's memory can help them."""
+    command = [sys.executable, "-m", "export.artifact.check", str(folder.absolute())]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise ArtifactError([f"the packaged files did not pass their check:\n{result.stderr.strip()}"])
+
+
+def run_stage(run: Path, version: str, artifacts: Path) -> None:
+    """Run the stage and tell a person what came of it."""
+    packaged = package(run, version, artifacts)
+    click.echo(f"package: {packaged.folder} {'is already packaged' if packaged.skipped else 'is packaged'}")

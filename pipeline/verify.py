@@ -1,0 +1,190 @@
+"""Stage 3, verify: are the files in RUN/export the function that RUN/train holds? The answer goes to RUN/verify."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+if __name__ == "__main__":
+    # Run as a file, imports would start in this folder, where `export` is another module.
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    from pipeline.cli import main
+
+    main(["verify", *sys.argv[1:]])
+
+import click
+import numpy as np
+from tqdm import tqdm
+
+from export.contract import TOKENIZER_FILE
+from export.errors import FerryError
+from export.files import dump_json, new_folder, read_json, sha256_bytes
+from export.model import CONFIG_FILE, model_labels, model_limits
+from export.proof import report
+from export.proof.prove import Proof, prove, runtime_versions
+from export.proof.runtimes import select_backends
+from export.proof.task_metrics import TestBatch
+from export.tokenizer import Tokenizer, pad_batch
+from pipeline.data.batching import cut_batches
+from pipeline.data.dataset import Dataset, load_dataset
+from pipeline.run import (
+    EXPORT_FOLDER,
+    EXPORT_RECORD,
+    TRAIN_FOLDER,
+    TRAIN_RECORD,
+    VERIFY_FOLDER,
+    VERIFY_RECORD,
+    read_record,
+    source_hash,
+)
+
+BATCH_TOKENS = 4096
+
+T = TypeVar("T")
+
+
+class RefutedError(FerryError):
+    """The files were judged and are wrong."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """The result of the stage. `proof` is None if it was skipped because `record` held the same question's answer."""
+
+    folder: Path
+    record: dict[str, Any]
+    proof: Proof | None
+
+    @property
+    def passed(self) -> bool:
+        return bool(self.record["verdict"] == report.PASSED)
+
+    @property
+    def skipped(self) -> bool:
+        return self.proof is None
+
+
+def verify(run: Path, *, providers: Sequence[str] = ("cpu",), show: bool = True) -> Verification:
+    """Judge the exported files of a run and write the verdict to RUN/verify, also when it is "failed".
+
+    An earlier "passed" on the same bytes, code, data, library versions and providers is kept.
+
+    Args:
+        run: the run folder.
+        providers: what ONNX Runtime is to be proven on; the CPU always is.
+        show: whether progress is shown.
+
+    Raises:
+        ValueError: if the run lacks an earlier stage or holds a stale one, a provider is unknown, or CUDA is asked for
+            and can't run.
+    """
+    backends = select_backends(providers)
+    trained = read_record(run, TRAIN_FOLDER, TRAIN_RECORD, stage="train")
+    exported = read_record(run, EXPORT_FOLDER, EXPORT_RECORD, stage="export")
+    source = source_hash()
+    if exported["inputs"] != {**trained["files"], "source": source}:
+        raise ValueError(
+            f"{run / EXPORT_FOLDER} was exported from another checkpoint or by other code than there is now. "
+            f"Run `ferry export --run {run}` again."
+        )
+    files = _read_files(run, trained["files"], exported["files"])
+    dataset = load_dataset(trained["data"]["name"])
+    if dataset.sha256 != trained["data"]["sha256"]:
+        raise ValueError(
+            f"the data set {dataset.name} is not the one of this run. Run `ferry train --run {run}` again."
+        )
+    asked = {
+        "inputs": {
+            "files": {name: sha256_bytes(data) for name, data in files.items()},
+            "data": dataset.sha256,
+            "source": source,
+        },
+        "versions": runtime_versions(),
+    }
+    folder = run / VERIFY_FOLDER
+    earlier = _earlier_answer(folder / VERIFY_RECORD, asked, providers)
+    if earlier is not None:
+        return Verification(folder=folder, record=earlier, proof=None)
+
+    proof = prove(
+        files.__getitem__,
+        _test_batches(files, dataset),
+        backends=backends,
+        recorded_accuracy=trained["metrics"]["test"]["accuracy"],
+        track=_Progress(show),
+    )
+    record = {**report.document(proof), **asked}
+    with new_folder(folder, replace=True) as work:
+        (work / VERIFY_RECORD).write_text(dump_json(record))
+    return Verification(folder=folder, record=record, proof=proof)
+
+
+class _Progress:
+    """Shows a bar on a terminal while items are handed on."""
+
+    def __init__(self, show: bool) -> None:
+        # None: tqdm shows a bar on terminals only.
+        self._disable = None if show else True
+
+    def __call__(self, items: Sequence[T], label: str, /) -> Iterable[T]:
+        bar: Iterable[T] = tqdm(items, desc=f"verify: {label}", leave=False, disable=self._disable)
+        return bar
+
+
+def _read_files(run: Path, trained: dict[str, str], exported: dict[str, str]) -> dict[str, bytes]:
+    """Read every file once, so that the bytes that are judged are the bytes that were hashed."""
+    files = {}
+    for folder, hashes in ((TRAIN_FOLDER, trained), (EXPORT_FOLDER, exported)):
+        for name, sha256 in hashes.items():
+            data = (run / folder / name).read_bytes()
+            if sha256_bytes(data) != sha256:
+                raise ValueError(f"{run / folder / name} was changed while it was read. Verify again.")
+            files[name] = data
+    return files
+
+
+def _earlier_answer(file: Path, asked: dict[str, Any], providers: Sequence[str]) -> dict[str, Any] | None:
+    try:
+        record: dict[str, Any] = read_json(file)
+    except ValueError:
+        # Missing or damaged, it answers nothing; it is written anew.
+        return None
+    same = all(record.get(key) == value for key, value in asked.items()) and record["verdict"] == report.PASSED
+    return record if same and all(record["providers"][name] == report.VERIFIED for name in providers) else None
+
+
+def _test_batches(files: dict[str, bytes], dataset: Dataset) -> list[TestBatch]:
+    """Cut the test split into batches of similar length, from the shortest to the longest."""
+    config = json.loads(files[CONFIG_FILE])
+    if dataset.labels != model_labels(config):
+        raise ValueError(
+            f"{CONFIG_FILE} has other labels, or another order, than the data set {dataset.name}. Train again."
+        )
+    tokenizer = Tokenizer(files[TOKENIZER_FILE], max_length=model_limits(config).max_length)
+    encodings = tokenizer.encode_batch(dataset.test.texts)
+    lengths = [len(encoding.ids) for encoding in encodings]
+    rows = sorted(range(len(lengths)), key=lengths.__getitem__)
+    batches = []
+    for batch in cut_batches(rows, lengths, batch_tokens=BATCH_TOKENS):
+        input_ids, attention_mask = pad_batch([encodings[row] for row in batch])
+        labels = np.array([dataset.test.labels[row] for row in batch], np.int64)
+        batches.append(TestBatch(input_ids=input_ids, attention_mask=attention_mask, labels=labels))
+    return batches
+
+
+def run_stage(run: Path, providers: Sequence[str] = ("cpu",)) -> None:
+    """Run the stage and tell a person what came of it.
+
+    Raises:
+        RefutedError: if the files are wrong; the report was printed.
+    """
+    verification = verify(run, providers=providers)
+    if verification.proof is None:
+        click.echo(f"verify: {verification.folder} is current")
+    else:
+        click.echo(report.text(verification.proof))
+    if not verification.passed:
+        failures = len(verification.record["failures"])
+        raise RefutedError(f"{failures} failures; all of them are in {verification.folder / VERIFY_RECORD}.")

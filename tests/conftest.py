@@ -1,0 +1,83 @@
+"""One small job carried all the way once; tests read it, and copy what they want to break."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from pipeline.export import export
+from pipeline.package import package
+from pipeline.train import train
+from pipeline.verify import verify
+
+SMALL = """
+name = "small"
+[tokenizer]
+vocab_size = 600
+[model]
+max_len = 24
+dim = 32
+num_layers = 1
+num_heads = 2
+hidden_dim = 64
+attention = "{attention}"
+position = "{position}"
+pooling = "mean_max"
+[training]
+threads = 1
+epochs = 1
+batch_tokens = 2048
+learning_rate = 3e-3
+warmup_steps = 20
+[package]
+golden_texts = ["Licensed under the Apache License, Version 2.0", "SPDX-License-Identifier: MIT"]
+"""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread():
+    # Small tensors gain nothing from a second thread, and on a busy machine they wait for it.
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def small_config(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("config") / "small.toml"
+    path.write_text(SMALL.format(attention="sdpa", position="learned"))
+    return path
+
+
+@pytest.fixture(scope="session")
+def small_run(tmp_path_factory, small_config) -> Path:
+    """A run folder after train, export and verify. Read only."""
+    run = tmp_path_factory.mktemp("small") / "run"
+    train(small_config, run, show=False)
+    export(run, show=False)
+    assert verify(run, show=False).passed
+    return run
+
+
+@pytest.fixture(scope="session")
+def artifact(tmp_path_factory, small_run) -> Path:
+    """The packaged folder of that run. Read only."""
+    return package(small_run, "1.0.0", tmp_path_factory.mktemp("artifacts")).folder
+
+
+@pytest.fixture(scope="session")
+def other_artifact(tmp_path_factory, small_run) -> Path:
+    """An artifact of the same shapes with other weights: another seed's."""
+    folder = tmp_path_factory.mktemp("other")
+    config = folder / "other.toml"
+    text = SMALL.format(attention="sdpa", position="learned")
+    config.write_text(text.replace("[training]", "[training]\nseed = 1"))
+    train(config, folder / "run", show=False)
+    export(folder / "run", show=False)
+    assert verify(folder / "run", show=False).passed
+    return package(folder / "run", "1.0.0", folder / "artifacts").folder
+
+
+@pytest.fixture
+def broken(tmp_path, artifact) -> Path:
+    """A copy of the artifact that a test may break."""
+    return Path(shutil.copytree(artifact, tmp_path / "broken"))

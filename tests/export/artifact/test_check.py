@@ -1,0 +1,164 @@
+import hashlib
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from export.artifact.check import check_artifact
+from export.artifact.layout import ALL_FILES, BOUND_FILES, ArtifactError
+from export.artifact.load import manifest_validator
+
+
+def rebuild_sums(folder):
+    """Write SHA256SUMS anew, as `sha256sum` would over every other file."""
+    names = sorted(path.name for path in folder.iterdir() if path.name != "SHA256SUMS")
+    lines = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in names]
+    (folder / "SHA256SUMS").write_text("".join(lines))
+
+
+def rebind(folder):
+    """Write every hash anew, in the manifest too: what a careful forger does."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for name, entry in manifest["files"].items():
+        data = (folder / name).read_bytes()
+        entry.update(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    rebuild_sums(folder)
+
+
+def test_good_artifact_is_accepted(artifact):
+    assert check_artifact(artifact)["name"] == "small"
+
+
+def test_moved_artifact_is_accepted(broken):
+    assert check_artifact(broken)["version"] == "1.0.0"
+
+
+def test_artifact_holds_what_it_promises(artifact):
+    assert {path.name for path in artifact.iterdir()} == set(ALL_FILES)
+    manifest = json.loads((artifact / "manifest.json").read_text())
+    assert 0 < manifest["metrics"]["test"]["accuracy"] <= 1
+    assert manifest["verification"]["providers"] == {"cpu": "verified", "cuda": "not verified"}
+    assert list(manifest_validator().iter_errors(manifest)) == []
+    config = json.loads((artifact / "config.json").read_text())
+    assert [config["id2label"][str(index)] for index in range(len(config["id2label"]))] == manifest["metadata"][
+        "labels"
+    ]
+
+
+def test_sha256sum_accepts_the_sums(artifact):
+    if not shutil.which("sha256sum"):
+        pytest.skip("sha256sum is not on this system")
+    result = subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=artifact, capture_output=True)
+    assert result.returncode == 0
+    assert result.stdout.count(b": OK") == len(ALL_FILES) - 1
+
+
+@pytest.mark.parametrize("sums", ["kept", "rebuilt"])
+@pytest.mark.parametrize("where", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("name", ALL_FILES)
+def test_one_changed_byte_is_refused(broken, name, where, sums):
+    data = bytearray((broken / name).read_bytes())
+    data[int(where * (len(data) - 1))] ^= 1
+    (broken / name).write_bytes(data)
+    if sums == "rebuilt" and name != "SHA256SUMS":
+        rebuild_sums(broken)
+    with pytest.raises(ArtifactError):
+        check_artifact(broken)
+
+
+@pytest.mark.parametrize("name", ALL_FILES)
+def test_missing_file_is_refused(broken, name):
+    (broken / name).unlink()
+    with pytest.raises(ArtifactError, match=name):
+        check_artifact(broken)
+
+
+def test_additional_file_is_refused(broken):
+    (broken / "model.onnx.data").write_bytes(b"")
+    with pytest.raises(ArtifactError, match=r"model\.onnx\.data does not belong"):
+        check_artifact(broken)
+
+
+def test_all_changed_files_are_listed(broken):
+    for name in ("model.pt", "goldens.json"):
+        (broken / name).write_bytes(b"")
+    with pytest.raises(ArtifactError) as error:
+        check_artifact(broken)
+    assert "model.pt" in str(error.value)
+    assert "goldens.json" in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "model.pt"])
+def test_exchanged_model_is_refused_though_every_hash_was_rebuilt(broken, other_artifact, name):
+    shutil.copy(other_artifact / name, broken / name)
+    with pytest.raises(ArtifactError, match=f"{name} is not the file"):
+        check_artifact(broken)
+    rebind(broken)
+    with pytest.raises(ArtifactError, match="weights"):
+        check_artifact(broken)
+
+
+@pytest.mark.parametrize("name", sorted(set(BOUND_FILES) - {"README.md", "model.onnx", "model.pt"}))
+def test_exchanged_file_is_refused_though_every_hash_was_rebuilt(broken, other_artifact, name):
+    if (broken / name).read_bytes() == (other_artifact / name).read_bytes():
+        pytest.skip("both runs share this file: it does not depend on the seed")
+    shutil.copy(other_artifact / name, broken / name)
+    rebind(broken)
+    with pytest.raises(ArtifactError):
+        check_artifact(broken)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("format",), 2),
+        (("metadata", "labels", 0), "another"),
+        (("metadata", "limits", "sequence_length", "max"), 4096),
+        (("metadata", "activation"), "sigmoid"),
+        (("metrics", "test", "accuracy"), 1.5),
+        (("verification", "verdict"), "failed"),
+        (("name",), "../up"),
+    ],
+)
+def test_changed_manifest_is_refused_though_every_hash_was_rebuilt(broken, path, value):
+    manifest = json.loads((broken / "manifest.json").read_text())
+    place = manifest
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    (broken / "manifest.json").write_text(json.dumps(manifest))
+    rebuild_sums(broken)
+    with pytest.raises(ArtifactError):
+        check_artifact(broken)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "\ufeff{}", '{"format": NaN}'])
+def test_manifest_that_is_none_is_refused(broken, text):
+    (broken / "manifest.json").write_text(text)
+    rebuild_sums(broken)
+    with pytest.raises(ArtifactError, match=r"manifest\.json"):
+        check_artifact(broken)
+
+
+def test_golden_that_is_wrong_is_refused(broken):
+    goldens = json.loads((broken / "goldens.json").read_text())
+    goldens["texts"][0]["logits"][0] += 1e-3
+    goldens["texts"][1]["input_ids"][1] += 1
+    goldens["batches"][0]["logits"][0][0] = 1e9
+    (broken / "goldens.json").write_text(json.dumps(goldens))
+    rebind(broken)
+    with pytest.raises(ArtifactError) as error:
+        check_artifact(broken)
+    for runtime in ("torchscript", "onnxruntime"):
+        assert f"{runtime}: golden text 1" in str(error.value).replace("-cpu-all", "")
+        assert f"{runtime}: golden text 2" in str(error.value).replace("-cpu-all", "")
+        assert f"{runtime}: golden batch right padding" in str(error.value).replace("-cpu-all", "")
+
+
+def test_what_is_no_folder_is_refused(tmp_path):
+    with pytest.raises(ArtifactError, match="is not a folder"):
+        check_artifact(tmp_path / "none")
+    with pytest.raises(ArtifactError, match=r"manifest\.json can't be read"):
+        check_artifact(tmp_path)

@@ -1,0 +1,115 @@
+"""Builds what the proof room judges: a model's files with consistent metadata, and a test split."""
+
+import json
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from export.contract import TOKENIZER_FILE, build_metadata
+from export.files import dump_json, sha256_bytes
+from export.model import (
+    CONFIG_FILE,
+    WEIGHTS_FILE,
+    build_model,
+    config_hash,
+    describe_model,
+    model_labels,
+    model_limits,
+    restore_model,
+    serialise_weights,
+)
+from export.onnx_export import MINIMUM_ONNXRUNTIME, ONNX_FILE, export_onnx
+from export.proof.prove import Proof, prove
+from export.proof.runtimes import BACKENDS, EAGER, open_runtime
+from export.proof.task_metrics import TestBatch
+from export.torchscript import MINIMUM_LIBTORCH, TORCHSCRIPT_FILE, export_torchscript
+from models.config import EncoderConfig
+
+LABELS = ["MIT", "Apache-2.0", "BSD-3-Clause", "ISC", "Zlib"]
+ENCODER = {"vocab_size": 40, "max_len": 19, "dim": 16, "num_layers": 1, "num_heads": 2, "hidden_dim": 32}
+# Off, because what its optimisations would hide must be seen; all, because that is what users run.
+TESTED = (EAGER, "torchscript", "onnxruntime-cpu-off", "onnxruntime-cpu-all")
+
+
+def build_files(
+    *,
+    seed: int = 0,
+    pooling: str = "mean_max",
+    labels: Sequence[str] = LABELS,
+    tokenizer: bytes = b"stands for a tokenizer",
+    **encoder: Any,
+) -> dict[str, bytes]:
+    """Build config, weights, both model files and the tokenizer, with weights that make large logits."""
+    config = describe_model(EncoderConfig(**{**ENCODER, **encoder}), pooling=pooling, head="mlp", labels=list(labels))
+    generator = torch.Generator().manual_seed(seed)
+    model = build_model(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
+    files = {
+        CONFIG_FILE: dump_json(config).encode(),
+        WEIGHTS_FILE: serialise_weights(model),
+        TOKENIZER_FILE: tokenizer,
+    }
+    return {**files, **export_both(files, model.eval().requires_grad_(False))}
+
+
+def export_both(files: dict[str, bytes], model: torch.nn.Module) -> dict[str, bytes]:
+    metadata = metadata_of(files)
+    limits = model_limits(json.loads(files[CONFIG_FILE]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporter's own; its tests say which
+        return {
+            TORCHSCRIPT_FILE: export_torchscript(model, metadata),
+            ONNX_FILE: export_onnx(model, metadata, limits),
+        }
+
+
+def metadata_of(files: dict[str, bytes]) -> dict[str, Any]:
+    config = json.loads(files[CONFIG_FILE])
+    return build_metadata(
+        task=config["task"],
+        labels=model_labels(config),
+        activation="softmax",
+        pooling=config["pooling"],
+        limits=model_limits(config),
+        tokenizer_sha256=sha256_bytes(files[TOKENIZER_FILE]),
+        config_sha256=config_hash(config),
+        weights_sha256=sha256_bytes(files[WEIGHTS_FILE]),
+        versions={"torch": torch.__version__.partition("+")[0]},
+        minimum_runtime={"onnxruntime": MINIMUM_ONNXRUNTIME, "libtorch": MINIMUM_LIBTORCH},
+    )
+
+
+def eager_model(files: dict[str, bytes]) -> torch.nn.Module:
+    model: torch.nn.Module = restore_model(json.loads(files[CONFIG_FILE]), files[WEIGHTS_FILE])
+    return model
+
+
+def make_batches(files: dict[str, bytes]) -> tuple[list[TestBatch], float]:
+    """Make a test split of which the model answers about four rows in five, and its accuracy."""
+    limits = model_limits(json.loads(files[CONFIG_FILE]))
+    num_labels = len(json.loads(files[CONFIG_FILE])["id2label"])
+    rng = np.random.default_rng(0)
+    eager = open_runtime(EAGER, files.__getitem__)
+    batches, correct, rows = [], 0, 0
+    for length in sorted({min(2, limits.max_length), min(9, limits.max_length), limits.max_length}):
+        ids = rng.integers(0, limits.vocab_size, (10, length))
+        mask = np.ones_like(ids)
+        mask[5:, length // 2 + 1 :] = 0
+        answers = eager.run(ids, mask).argmax(axis=1)
+        labels = np.where(rng.random(10) < 0.2, (answers + 1) % num_labels, answers)
+        correct += int((answers == labels).sum())
+        rows += 10
+        batches.append(TestBatch(input_ids=ids, attention_mask=mask, labels=labels))
+    return batches, correct / rows
+
+
+def prove_files(files: dict[str, bytes], truth: dict[str, bytes] | None = None) -> Proof:
+    """Prove files; the test split comes from `truth`, the files before they were sabotaged."""
+    batches, accuracy = make_batches(truth or files)
+    backends = [backend for backend in BACKENDS if backend.name in TESTED]
+    return prove(files.__getitem__, batches, backends=backends, recorded_accuracy=accuracy)

@@ -1,0 +1,193 @@
+"""Files that are either whole or absent."""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from export.files import dump_json, new_folder, read_json, sha256_bytes, sha256_file
+
+
+def write(folder: Path, content: str) -> None:
+    (folder / "sub").mkdir()
+    (folder / "sub" / "file").write_text(content, "utf-8")
+
+
+def write_new(target: Path, *, replace: bool, then: Callable[[], object]) -> None:
+    with new_folder(target, replace=replace) as work:
+        write(work, "new")
+        then()
+
+
+def content(folder: Path) -> str:
+    return (folder / "sub" / "file").read_text("utf-8")
+
+
+@pytest.fixture
+def umask() -> Iterator[None]:
+    old = os.umask(0o027)
+    yield
+    os.umask(old)
+
+
+def test_hashes(tmp_path: Path) -> None:
+    path = tmp_path / "abc"
+    path.write_bytes(b"abc")
+    # The example of FIPS 180-2.
+    wanted = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert sha256_file(path) == sha256_bytes(b"abc") == wanted
+
+
+def test_dump_json_is_ascii_sorted_and_finite() -> None:
+    assert dump_json({"b": 1, "a": "é"}) == '{\n  "a": "\\u00e9",\n  "b": 1\n}\n'
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        dump_json(float("nan"))
+
+
+def test_read_json(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    with pytest.raises(ValueError, match=r"file\.json is missing\."):
+        read_json(path)
+    for damaged in (b"{", b'"\xff"', b""):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"file\.json is not valid JSON: "):
+            read_json(path)
+    path.write_text(dump_json({"a": [1]}), "utf-8")
+    assert read_json(path) == {"a": [1]}
+    with pytest.raises(ValueError, match=r"can't be read: Is a directory\."):
+        read_json(tmp_path)
+
+
+class TestNewFolder:
+    @pytest.mark.parametrize("replace", [False, True])
+    def test_appears_whole(self, tmp_path: Path, replace: bool) -> None:
+        target = tmp_path / "a" / "b" / "target"
+        with new_folder(target, replace=replace) as work:
+            write(work, "new")
+            assert not target.exists()
+            # A rename is atomic within one file system only.
+            assert work.stat().st_dev == target.parent.stat().st_dev
+        assert content(target) == "new"
+        assert os.listdir(target.parent) == ["target"]
+
+    def test_replaces(self, tmp_path: Path) -> None:
+        target = tmp_path / "target"
+        target.mkdir()
+        write(target, "old")
+        (target / "left over").touch()
+        with new_folder(target, replace=True) as work:
+            write(work, "new")
+            assert content(target) == "old"
+        assert content(target) == "new"
+        assert os.listdir(target) == ["sub"]
+        assert os.listdir(tmp_path) == ["target"]
+
+    @pytest.mark.parametrize("kind", ["folder", "empty folder", "file", "dangling link"])
+    def test_never_changes_what_exists(self, tmp_path: Path, kind: str) -> None:
+        target = tmp_path / "target"
+        if kind == "file":
+            target.touch()
+        elif kind == "dangling link":
+            target.symlink_to("nowhere")
+        else:
+            target.mkdir()
+        if kind == "folder":
+            write(target, "old")
+        with pytest.raises(FileExistsError) as caught, new_folder(target, replace=False):
+            pytest.fail("the block ran")
+        assert str(caught.value) == f"{target} exists and is never changed."
+        assert os.listdir(tmp_path) == ["target"]
+        if kind == "folder":
+            assert content(target) == "old"
+
+    def test_never_changes_what_appeared_meanwhile(self, tmp_path: Path) -> None:
+        target = tmp_path / "target"
+        with pytest.raises(FileExistsError):
+            write_new(target, replace=False, then=target.mkdir)
+        assert os.listdir(target) == []
+        assert os.listdir(tmp_path) == ["target"]
+
+    @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
+    @pytest.mark.parametrize("replace", [False, True])
+    def test_failure_leaves_nothing(self, tmp_path: Path, error: type[BaseException], replace: bool) -> None:
+        def fail() -> None:
+            raise error
+
+        with pytest.raises(error):
+            write_new(tmp_path / "made" / "target", replace=replace, then=fail)
+        assert os.listdir(tmp_path) == []
+
+    def test_failure_leaves_the_folders_that_were_there(self, tmp_path: Path) -> None:
+        (tmp_path / "there").mkdir()
+        with pytest.raises(RuntimeError), new_folder(tmp_path / "there" / "target", replace=False):
+            raise RuntimeError
+        assert os.listdir(tmp_path) == ["there"]
+
+    @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+    @pytest.mark.parametrize("failing", [1, 2], ids=["old-moved-away", "new-moved-in"])
+    def test_failed_replacement_loses_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], failing: int
+    ) -> None:
+        target = tmp_path / "target"
+        target.mkdir()
+        write(target, "old")
+        rename, calls = Path.rename, []
+
+        def interrupted(self: Path, to: Path) -> Path:
+            calls.append(to)
+            if len(calls) == failing:
+                raise error
+            return rename(self, to)
+
+        with pytest.raises(error):
+            write_new(target, replace=True, then=lambda: monkeypatch.setattr(Path, "rename", interrupted))
+        assert content(target) == "old"
+        assert os.listdir(tmp_path) == ["target"]
+
+    def test_old_folder_outlives_a_failed_restoration(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        target = tmp_path / "target"
+        target.mkdir()
+        write(target, "old")
+        rename = Path.rename
+
+        def only_away(self: Path, to: Path) -> Path:
+            if to == target:
+                raise OSError("disk")
+            return rename(self, to)
+
+        with pytest.raises(OSError, match="disk"):
+            write_new(target, replace=True, then=lambda: monkeypatch.setattr(Path, "rename", only_away))
+        (kept,) = tmp_path.glob(".target-*/old")
+        assert content(kept) == "old"
+
+    @pytest.mark.usefixtures("umask")
+    def test_modes_follow_the_umask(self, tmp_path: Path) -> None:
+        target = tmp_path / "target"
+        with new_folder(target, replace=False) as work:
+            write(work, "new")
+        modes = [stat.S_IMODE(path.stat().st_mode) for path in (target, target / "sub", target / "sub" / "file")]
+        assert modes == [0o750, 0o750, 0o640]
+
+    def test_relative_target_and_another_working_directory(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path)
+        with new_folder(Path("target"), replace=False) as work:
+            os.chdir("elsewhere")
+            write(work, "new")
+        assert content(tmp_path / "target") == "new"
+        assert sorted(os.listdir(tmp_path)) == ["elsewhere", "target"]
+
+    def test_replaces_a_link_and_not_what_it_points_to(self, tmp_path: Path) -> None:
+        (tmp_path / "pointed").mkdir()
+        write(tmp_path / "pointed", "old")
+        target = tmp_path / "target"
+        target.symlink_to("pointed")
+        with new_folder(target, replace=True) as work:
+            write(work, "new")
+        assert content(target) == "new"
+        assert not target.is_symlink()
+        assert content(tmp_path / "pointed") == "old"

@@ -1,0 +1,66 @@
+import pytest
+
+from pipeline.config import RunConfig, load_config
+from pipeline.run import ROOT
+
+CONFIGS = sorted((ROOT / "pipeline" / "configs").glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_committed_configurations_are_right(path):
+    assert isinstance(load_config(path), RunConfig)
+
+
+def test_default_configuration_says_every_value(tmp_path):
+    written = load_config(ROOT / "pipeline" / "configs" / "default.toml").to_dict()
+    assert written["training"]["clip_norm"] == 1.0
+    assert written["package"]["golden_texts"][0] == "Licensed under the Apache License, Version 2.0"
+
+
+def test_all_mistakes_are_told_at_once(tmp_path):
+    path = tmp_path / "bad.toml"
+    path.write_text(
+        'name = "a/b"\ntypo = 1\n[training]\nepochs = "ten"\nlearning_rate = true\n'
+        "[model]\nwidth = 3\n[package]\ngolden_texts = [1]\n"
+    )
+    with pytest.raises(ValueError, match=r"bad\.toml has mistakes") as error:
+        load_config(path)
+    lines = str(error.value).splitlines()[1:]
+    assert [line.split()[0] for line in lines] == [
+        "typo",
+        "training.epochs",
+        "training.learning_rate",
+        "model.width",
+        "package.golden_texts",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[model]\n", "name is missing"),
+        ('name = "a"\ndata = 3\n', "data must be a table; got 3"),
+        ('name = ".."\n', "name must be 1 to 100 letters"),
+        ('name = "a/b"\n', "name must be 1 to 100 letters"),
+        (f'name = "{"a" * 101}"\n', "name must be 1 to 100 letters"),
+        ('name = "a"\n[training]\nschedule = "step"\n', "one of cosine, linear, inverse_sqrt; got 'step'"),
+        ('name = "a"\n[training]\nbatch_tokens = 10\n', "must hold one text of model.max_len = 192 tokens; got 10"),
+        ('name = "a"\n[training]\nlearning_rate = nan\n', "learning_rate must be above 0; got nan"),
+        ('name = "a"\n[training]\nthreads = 0\n', "threads must be at least 1; got 0"),
+        ('name = "a"\n[training]\nlabel_smoothing = 1.0\n', r"must lie in \[0, 1\); got 1.0"),
+        ('name = "a"\n[training]\ndevice = "tpu"\n', "must be cpu or cuda; got 'tpu'"),
+        ("name = \n", "can't be read"),
+    ],
+)
+def test_each_rule_is_held(tmp_path, text, message):
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        load_config(path)
+
+
+def test_missing_file_and_folder_are_readable_errors(tmp_path):
+    with pytest.raises(ValueError, match="does not exist"):
+        load_config(tmp_path / "none.toml")
+    with pytest.raises(ValueError, match="can't be read"):
+        load_config(tmp_path)

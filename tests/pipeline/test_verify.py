@@ -1,0 +1,223 @@
+"""The stage verify: what it judges, what it refuses to judge, what it writes."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+from onnx import numpy_helper
+
+from export.contract import TOKENIZER_FILE
+from export.files import dump_json, sha256_bytes
+from export.model import CONFIG_FILE, WEIGHTS_FILE
+from export.onnx_export import ONNX_FILE
+from export.proof.runtimes import EAGER, open_runtime
+from export.tokenizer import Tokenizer, pad_batch, train_tokenizer
+from export.torchscript import TORCHSCRIPT_FILE
+from pipeline import verify as stage
+from pipeline.cli import cli
+from pipeline.data.dataset import Dataset, Split
+from pipeline.run import ROOT, source_hash
+from pipeline.verify import RefutedError, run_stage, verify
+from tests.export.proof.subjects import LABELS, build_files
+
+TEXTS = [f"the {word} licence, version {number}" for word in ("MIT", "BSD", "zlib") for number in range(6)]
+MAX_LENGTH = 16
+
+
+def make_dataset() -> Dataset:
+    split = Split(TEXTS, [number % len(LABELS) for number in range(len(TEXTS))])
+    return Dataset(
+        name="stub",
+        labels=LABELS,
+        train=split,
+        validation=split,
+        test=split,
+        sha256="d" * 64,
+        licence="",
+        attribution="",
+        origin="",
+    )
+
+
+@pytest.fixture(scope="module")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run after its export, as the stages before leave it."""
+    run = tmp_path_factory.mktemp("runs") / "good"
+    tokenizer_model = train_tokenizer(TEXTS, vocab_size=300)
+    tokenizer = Tokenizer(tokenizer_model, max_length=MAX_LENGTH)
+    files = build_files(tokenizer=tokenizer_model, vocab_size=tokenizer.vocab_size, max_len=MAX_LENGTH)
+    test = make_dataset().test
+    eager = open_runtime(EAGER, files.__getitem__)
+    answers = eager.run(*pad_batch(tokenizer.encode_batch(test.texts))).argmax(axis=1)
+    accuracy = float((answers == np.array(test.labels)).mean())
+    write_stage(
+        run / "train",
+        "train.json",
+        {name: files[name] for name in (CONFIG_FILE, WEIGHTS_FILE, TOKENIZER_FILE)},
+        data={"name": "stub", "sha256": "d" * 64},
+        metrics={"test": {"accuracy": accuracy}},
+    )
+    write_export(run, files)
+    return run
+
+
+def write_stage(folder: Path, record: str, files: dict[str, bytes], **entries: Any) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    hashes = {name: sha256_bytes(data) for name, data in files.items()}
+    (folder / record).write_text(dump_json({"files": hashes, **entries}))
+
+
+def write_export(run: Path, files: dict[str, bytes]) -> None:
+    trained = json.loads((run / "train" / "train.json").read_text())
+    models = {name: files[name] for name in (TORCHSCRIPT_FILE, ONNX_FILE)}
+    write_stage(run / "export", "export.json", models, inputs={**trained["files"], "source": source_hash()})
+
+
+@pytest.fixture
+def run(finished_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(stage, "load_dataset", lambda _: make_dataset())
+    return Path(shutil.copytree(finished_run, tmp_path / "run"))
+
+
+def record_of(run: Path) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((run / "verify" / "verification.json").read_text())
+    return record
+
+
+def test_a_good_run_is_verified_and_the_record_names_every_file(run: Path) -> None:
+    verification = verify(run, show=False)
+    assert verification.passed
+    assert not verification.skipped
+    record = record_of(run)
+    assert record == verification.record
+    assert record["verdict"] == "passed"
+    assert record["providers"] == {"cpu": "verified", "cuda": "not verified"}
+    for name in (CONFIG_FILE, WEIGHTS_FILE, TOKENIZER_FILE, TORCHSCRIPT_FILE, ONNX_FILE):
+        folder = "export" if name in (TORCHSCRIPT_FILE, ONNX_FILE) else "train"
+        assert record["inputs"]["files"][name] == sha256_bytes((run / folder / name).read_bytes())
+
+
+def test_the_same_question_is_not_answered_twice(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = verify(run, show=False)
+    second = verify(run, show=False)
+    assert second.skipped
+    assert second.record == first.record
+    monkeypatch.setattr(stage, "runtime_versions", lambda: {"torch": "another"})
+    assert not verify(run, show=False).skipped
+
+
+@pytest.mark.parametrize("damage", ["{", '{"verdict": "passed"}'])
+def test_a_damaged_answer_is_no_answer(run: Path, damage: str) -> None:
+    (run / "verify").mkdir()
+    (run / "verify" / "verification.json").write_text(damage)
+    assert not verify(run, show=False).skipped
+    assert record_of(run)["verdict"] == "passed"
+
+
+def refute(run: Path) -> None:
+    """Change one weight of model.onnx, every hash in order."""
+    files = {name: (run / "export" / name).read_bytes() for name in (TORCHSCRIPT_FILE, ONNX_FILE)}
+    model = onnx.load_from_string(files[ONNX_FILE])
+    bias = next(tensor for tensor in model.graph.initializer if tensor.name == "head.4.bias")
+    bias.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(bias) + np.float32(1), bias.name))
+    files[ONNX_FILE] = model.SerializeToString()
+    write_export(run, files)
+
+
+def test_a_wrong_model_is_refuted_on_paper_too(run: Path) -> None:
+    verify(run, show=False)
+    refute(run)
+    with pytest.raises(RefutedError, match=r"failures; all of them are in .*verification\.json"):
+        run_stage(run)
+    record = record_of(run)
+    assert record["verdict"] == "failed"
+    assert record["providers"]["cpu"] == "failed"
+    assert {failure["backend"] for failure in record["failures"]} >= {
+        "files",
+        "onnxruntime-cpu-off",
+        "onnxruntime-cpu-all",
+    }
+    assert len(record["failures"]) > 100
+    # A refusal is never kept as an answer.
+    assert not verify(run, show=False).skipped
+
+
+def test_a_wrong_recorded_accuracy_is_refused(run: Path) -> None:
+    path = run / "train" / "train.json"
+    record = json.loads(path.read_text())
+    record["metrics"]["test"]["accuracy"] += 0.1
+    path.write_text(dump_json(record))
+    verification = verify(run, show=False)
+    assert [failure["where"] for failure in verification.record["failures"]] == ["test split"]
+
+
+def test_a_stale_export_is_refused_with_the_command(run: Path) -> None:
+    path = run / "export" / "export.json"
+    record = json.loads(path.read_text())
+    record["inputs"][WEIGHTS_FILE] = "0" * 64
+    path.write_text(dump_json(record))
+    with pytest.raises(ValueError, match=r"another checkpoint.*Run `ferry export --run"):
+        verify(run, show=False)
+    assert not (run / "verify").exists()
+
+
+@pytest.mark.parametrize("name", [ONNX_FILE, TORCHSCRIPT_FILE])
+def test_a_file_changed_after_the_export_is_refused_by_name(run: Path, name: str) -> None:
+    path = run / "export" / name
+    path.write_bytes(path.read_bytes() + b"\0")
+    with pytest.raises(ValueError, match=f"{name}.*Run `ferry export --run"):
+        verify(run, show=False)
+
+
+def test_a_missing_stage_and_an_unknown_provider_are_refused(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="Run `ferry train --run"):
+        verify(tmp_path / "nothing", show=False)
+    shutil.rmtree(run / "export")
+    with pytest.raises(ValueError, match="Run `ferry export --run"):
+        verify(run, show=False)
+    with pytest.raises(ValueError, match="one of cpu, cuda; got tpu"):
+        verify(run, providers=["tpu"], show=False)
+
+
+def test_cuda_that_can_not_run_is_an_error_and_leaves_the_record_alone(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("export.proof.runtimes.missing_for_cuda", lambda: ["libcudnn.so.9 is not there"])
+    with pytest.raises(ValueError, match=r"cuda was asked for and can't run here: libcudnn\.so\.9 is not there"):
+        verify(run, providers=["cpu", "cuda"], show=False)
+    assert not (run / "verify").exists()
+
+
+def test_exit_codes_and_output_of_the_command(run: Path) -> None:
+    good = CliRunner().invoke(cli, ["verify", "--run", str(run)])
+    assert good.exit_code == 0
+    assert good.stdout.endswith("Verdict: passed. CPU: verified. CUDA: not verified.\n")
+    again = CliRunner().invoke(cli, ["verify", "--run", str(run)])
+    assert (again.exit_code, again.stdout) == (0, f"verify: {run / 'verify'} is current\n")
+    refute(run)
+    bad = CliRunner().invoke(cli, ["verify", "--run", str(run)])
+    assert bad.exit_code == 1
+    assert "Verdict: failed. CPU: failed. CUDA: not verified.\n" in bad.stdout
+    assert bad.stdout.count("head.4.bias") == 1
+    assert bad.stderr.count("\n") == 1
+    missing = CliRunner().invoke(cli, ["verify", "--run", str(run / "nothing")])
+    assert missing.exit_code == 2
+    assert "Run `ferry train" in missing.stderr
+
+
+@pytest.mark.parametrize("command", [["pipeline/verify.py"], ["-m", "pipeline.verify"]], ids=["file", "module"])
+def test_the_stage_runs_alone(command: list[str], tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, *command, "--run", str(tmp_path / "nothing")], cwd=ROOT, capture_output=True, text=True
+    )
+    assert result.returncode == 2
+    assert "Run `ferry train --run" in result.stderr
