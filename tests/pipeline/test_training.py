@@ -40,8 +40,8 @@ def run_fit(folder, config=CONFIG, model=None, validation=None):
     return fit(
         model or made_model(),
         task,
-        made_examples(400, 0),
-        validation or made_examples(100, 1),
+        made_examples(240, 0),
+        validation or made_examples(60, 1),
         config,
         weights_file=folder / "model.safetensors",
         log_folder=folder / "log",
