@@ -7,9 +7,12 @@ PROVIDERS ?= cpu
 ORT ?= gpu
 PYTHON ?=
 
-ifeq ($(filter gpu cpu,$(ORT)),)
+ifeq ($(and $(filter 1,$(words $(ORT))),$(filter gpu cpu,$(ORT))),)
 $(error ORT must be gpu or cpu; got '$(ORT)')
 endif
+$(foreach name,CONFIG RUN VERSION PROVIDERS,$(if $(strip $($(name))),,$(error $(name) must not be empty)))
+# The shell reads these from its environment, so no quote or space in them is syntax.
+export CONFIG RUN VERSION PYTHON
 
 VENV := .venv
 FERRY := $(VENV)/bin/ferry
@@ -36,9 +39,9 @@ help:
 	echo 'make setup        only the environment, in .venv'
 	echo 'make clean        remove .venv and what tests built; runs/ and artifacts/ stay'
 	echo
-	echo 'CONFIG=FILE       configuration of the run      [$(CONFIG)]'
-	echo 'RUN=FOLDER        folder of the run             [$(RUN)]'
-	echo 'VERSION=X.Y.Z     version of the artifact       [$(VERSION)]'
+	echo "CONFIG=FILE       configuration of the run      [$$CONFIG]"
+	echo "RUN=FOLDER        folder of the run             [$$RUN]"
+	echo "VERSION=X.Y.Z     version of the artifact       [$$VERSION]"
 	echo 'PROVIDERS="…"     where ONNX Runtime must run   [$(PROVIDERS)]   (cpu, cuda)'
 	echo 'ORT=gpu|cpu       which ONNX Runtime to install [$(ORT)]   (gpu runs on the CPU too; cpu is the small one)'
 	echo 'PYTHON=FILE       a Python 3.11, 3.12 or 3.13   [found on PATH]'
@@ -47,16 +50,16 @@ setup: $(READY)
 setup-dev: $(READY_DEV)
 
 train: setup
-	$(FERRY) train --config "$(CONFIG)" --run "$(RUN)"
+	$(FERRY) train --config "$$CONFIG" --run "$$RUN"
 
 export: train
-	$(FERRY) export --run "$(RUN)"
+	$(FERRY) export --run "$$RUN"
 
 verify: export
-	$(FERRY) verify --run "$(RUN)" $(foreach provider,$(PROVIDERS),--provider $(provider))
+	$(FERRY) verify --run "$$RUN" $(foreach provider,$(PROVIDERS),--provider '$(subst ','\'',$(provider))')
 
 package: verify
-	$(FERRY) package --run "$(RUN)" --version "$(VERSION)"
+	$(FERRY) package --run "$$RUN" --version "$$VERSION"
 
 baseline: setup-dev
 	$(VENV)/bin/python -m pipeline.data.baseline
@@ -76,11 +79,11 @@ clean:
 
 $(VENV)/bin/python:
 	found=; \
-	for python in $(if $(PYTHON),"$(PYTHON)",python3 python3.13 python3.12 python3.11 python); do \
+	for python in $(if $(PYTHON),"$$PYTHON",python3 python3.13 python3.12 python3.11 python); do \
 		if "$$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then found=$$python; break; fi; \
 	done; \
 	if [ -z "$$found" ]; then \
-		echo 'Ferry needs Python 3.11, 3.12 or 3.13, and $(if $(PYTHON),$(PYTHON) is none of them,none is on PATH). Install one, or name it: make PYTHON=/path/to/python3.12' >&2; exit 2; \
+		echo "Ferry needs Python 3.11, 3.12 or 3.13, and $(if $(PYTHON),$$PYTHON is none of them,none is on PATH). Install one, or name it: make PYTHON=/path/to/python3.12" >&2; exit 2; \
 	fi; \
 	if ! "$$found" -c 'import ensurepip, venv' 2>/dev/null; then \
 		echo "$$found can not make virtual environments. Install its venv module (Debian: apt-get install python3-venv), or name another: make PYTHON=…" >&2; exit 2; \

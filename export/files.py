@@ -37,12 +37,12 @@ def read_json(path: Path) -> Any:
         raise ValueError(f"{path} is missing.") from None
     except OSError as error:
         raise ValueError(f"{path} can't be read: {error.strerror}.") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{path} is not valid JSON: {error}.") from None
 
 
 @contextmanager
-def new_folder(target: Path, *, replace: bool) -> Iterator[Path]:
+def new_folder(target: Path, *, replace: bool, record: str | None = None) -> Iterator[Path]:
     """Yield a temporary folder beside `target` that becomes `target` in one rename if the block succeeds.
 
     If it fails, or is interrupted, `target` is as it was before and nothing else is left. Replacing takes two renames:
@@ -51,6 +51,7 @@ def new_folder(target: Path, *, replace: bool) -> Iterator[Path]:
     Args:
         target: the folder that is to appear; the folders above it are made.
         replace: whether an existing `target` is replaced, after the new one is complete.
+        record: the file that a folder must hold to be replaced; an empty folder may be replaced too.
 
     Raises:
         FileExistsError: if `target` exists and may not be replaced, before the block runs or after it.
@@ -59,6 +60,8 @@ def new_folder(target: Path, *, replace: bool) -> Iterator[Path]:
     target = target.absolute()
     if not replace:
         _refuse_existing(target)
+    elif os.path.lexists(target):
+        _refuse_foreign(target, record)
     made = [folder for folder in target.parents if not folder.exists()]
     target.parent.mkdir(parents=True, exist_ok=True)
     hidden = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
@@ -92,6 +95,15 @@ def new_folder(target: Path, *, replace: bool) -> Iterator[Path]:
 def _refuse_existing(target: Path) -> None:
     if os.path.lexists(target):
         raise FileExistsError(f"{target} exists and is never changed.")
+
+
+def _refuse_foreign(target: Path, record: str | None) -> None:
+    """Refuse to replace what is no folder, or a folder that was not made by whoever writes `record`."""
+    own = target.is_dir()
+    if own and record is not None:
+        own = (target / record).is_file() or not any(target.iterdir())
+    if not own:
+        raise FileExistsError(f"{target} was not written by Ferry and is never replaced. Choose another folder.")
 
 
 def _flush(path: Path) -> None:

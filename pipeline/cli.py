@@ -4,6 +4,7 @@ Nothing heavy is imported before a subcommand runs, so that `--help` answers at 
 """
 
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -38,13 +39,22 @@ class Ferry(click.Group):
         except (FerryError, ValueError, OSError) as error:
             if ctx.params["debug"]:
                 raise
-            click.echo(f"ferry {ctx.invoked_subcommand}: {error}", err=True)
+            reason = f"{error.filename}: {error.strerror}." if isinstance(error, OSError) and error.filename else error
+            click.echo(f"ferry {ctx.invoked_subcommand}: {reason}", err=True)
             ctx.exit(MISUSED if isinstance(error, ValueError) else WRONG)
+
+
+def refuse_empty(ctx: click.Context, parameter: click.Parameter, value: Path) -> Path:
+    # An empty word becomes the working directory, which nobody means.
+    if value == Path():
+        raise click.BadParameter("must name a folder of its own", ctx=ctx, param=parameter)
+    return value
 
 
 def run_option(command: Any) -> Any:
     return click.option(
         "--run",
+        callback=refuse_empty,
         type=click.Path(path_type=Path, file_okay=False),
         default=DEFAULT_RUN,
         show_default=True,
@@ -212,4 +222,7 @@ def batched_texts(texts: Sequence[str]) -> Iterator[list[str]]:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line; `args` without the program's name, or those of this process."""
+    # A polite end unwinds like an error: temporary folders go, child processes end.
+    for polite in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(polite, lambda number, _: sys.exit(128 + number))
     cli.main(args=None if args is None else list(args), prog_name="ferry")

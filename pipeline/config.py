@@ -4,6 +4,7 @@ Does not import torch; whether the model's own parts fit each other is checked b
 """
 
 import dataclasses
+import math
 import tomllib
 import types
 import typing
@@ -151,14 +152,30 @@ def _rules(config: RunConfig) -> list[str]:
         "training.batch_tokens": training.batch_tokens,
     }
     problems = [f"{name} must be at least 1; got {value}." for name, value in at_least_one.items() if value < 1]
+    problems += [
+        f"{name} must be at most {most}; got {value}."
+        for name, value, most in (
+            ("training.seed", training.seed, 2**32 - 1),
+            ("training.threads", training.threads, 1024),
+        )
+        if value > most
+    ]
     positive = {"training.learning_rate": training.learning_rate, "training.clip_norm": training.clip_norm}
-    problems += [f"{name} must be above 0; got {value}." for name, value in positive.items() if not value > 0]
+    problems += [
+        f"{name} must be a finite number above 0; got {value}."
+        for name, value in positive.items()
+        if not 0 < value < math.inf
+    ]
     not_negative = {
         "training.seed": training.seed,
         "training.warmup_steps": training.warmup_steps,
         "training.weight_decay": training.weight_decay,
     }
-    problems += [f"{name} must be at least 0; got {value}." for name, value in not_negative.items() if not value >= 0]
+    problems += [
+        f"{name} must be finite and at least 0; got {value}."
+        for name, value in not_negative.items()
+        if not 0 <= value < math.inf
+    ]
     if not 0 <= training.label_smoothing < 1:
         problems.append(f"training.label_smoothing must lie in [0, 1); got {training.label_smoothing}.")
     if training.schedule not in SCHEDULES:

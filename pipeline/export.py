@@ -52,7 +52,7 @@ def export(run: Path, *, show: bool = True) -> Exported:
     folder = run / EXPORT_FOLDER
     if is_current(folder / EXPORT_RECORD, inputs):
         return Exported(folder, skipped=True)
-    with new_folder(folder, replace=True) as work:
+    with new_folder(folder, replace=True, record=EXPORT_RECORD) as work:
         # Side by side: each is a process of its own.
         processes = {name: start_export(name, run / TRAIN_FOLDER, work) for name in FORMATS}
         try:

@@ -35,6 +35,7 @@ from pipeline.run import (
     VERIFY_FOLDER,
     VERIFY_RECORD,
     read_record,
+    record_hash,
 )
 
 # Which stage's folder each packaged file comes from.
@@ -79,6 +80,11 @@ def package(run: Path, version: str, artifacts: Path) -> Packaged:
         raise ValueError(problems[0])
     record = read_record(run, TRAIN_FOLDER, TRAIN_RECORD, stage="train")
     proven, verification = _proven_files(run)
+    if verification["inputs"].get("record") != record_hash(record):
+        raise NotProvenError(f"{run / TRAIN_FOLDER / TRAIN_RECORD} was changed after verification. Verify again.")
+    problems = artifact_name_problems(record["name"], "the artifact's name")
+    if problems:
+        raise ValueError(problems[0])
     target = artifacts / record["name"] / version
     if target.exists():
         with tempfile.TemporaryDirectory() as scratch:
@@ -97,8 +103,12 @@ def _proven_files(run: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     again = f"Run `ferry verify --run {run}`."
     if not path.is_file():
         raise NotProvenError(f"{run} was not verified. {again}")
-    verification = read_json(path)
-    if verification["verdict"] != PASSED:
+    try:
+        verification = read_json(path)
+        verdict, judged = verification["verdict"], verification["inputs"]["files"].copy()
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise NotProvenError(f"{path} is damaged. {again}") from None
+    if verdict != PASSED:
         raise NotProvenError(f"verification failed, see {path}. Mend what it lists; then: {again}")
     proven = {}
     for name, folder in SOURCES.items():
@@ -106,7 +116,7 @@ def _proven_files(run: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
         if not file.is_file():
             raise NotProvenError(f"{file} is missing. {again}")
         proven[name] = file.read_bytes()
-        if verification["inputs"]["files"].get(name) != sha256_bytes(proven[name]):
+        if judged.get(name) != sha256_bytes(proven[name]):
             raise NotProvenError(f"{file} is not the file that was verified. {again}")
     return proven, verification
 

@@ -3,7 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+from export.contract import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TOKENIZER_JSON_FILE, canonical_json
 from export.files import read_json, sha256_bytes, sha256_file
+from export.model import CONFIG_FILE, WEIGHTS_FILE
+from export.onnx_export import ONNX_FILE
+from export.torchscript import TORCHSCRIPT_FILE
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -11,13 +15,31 @@ TRAIN_FOLDER, TRAIN_RECORD = "train", "train.json"
 EXPORT_FOLDER, EXPORT_RECORD = "export", "export.json"
 VERIFY_FOLDER, VERIFY_RECORD = "verify", "verification.json"
 
+# The files that the record of a stage lists, each with its hash.
+STAGE_FILES = {
+    TRAIN_RECORD: {CONFIG_FILE, WEIGHTS_FILE, TOKENIZER_FILE, TOKENIZER_JSON_FILE, TOKENIZER_CONFIG_FILE},
+    EXPORT_RECORD: {TORCHSCRIPT_FILE, ONNX_FILE},
+}
+
 
 def is_current(record_file: Path, inputs: dict[str, str]) -> bool:
     """Whether a stage's record says these inputs, and every file that it lists still has the bytes it had."""
     if not record_file.is_file():
         return False
-    record = read_json(record_file)
+    try:
+        record = _parse_record(record_file)
+    except ValueError:
+        # A damaged record says nothing; the stage makes it anew.
+        return False
     return record.get("inputs") == inputs and not changed_files(record_file.parent, record["files"])
+
+
+def _parse_record(path: Path) -> dict[str, Any]:
+    record = read_json(path)
+    files = record.get("files") if isinstance(record, dict) else None
+    if not isinstance(files, dict) or set(files) != STAGE_FILES[path.name]:
+        raise ValueError(f"{path} is not a record of Ferry's: it does not list the files of its stage.")
+    return dict(record)
 
 
 def changed_files(folder: Path, hashes: dict[str, str]) -> list[str]:
@@ -36,7 +58,10 @@ def read_record(run: Path, folder: str, record: str, *, stage: str) -> dict[str,
     path = run / folder / record
     if not path.is_file():
         raise ValueError(f"{run / folder} holds no result of the stage {stage}. Run `ferry {stage} --run {run}` first.")
-    document: dict[str, Any] = read_json(path)
+    try:
+        document = _parse_record(path)
+    except ValueError as error:
+        raise ValueError(f"{error} Run `ferry {stage} --run {run}` again.") from None
     changed = changed_files(path.parent, document["files"])
     if changed:
         raise ValueError(
@@ -44,6 +69,19 @@ def read_record(run: Path, folder: str, record: str, *, stage: str) -> dict[str,
             f"Run `ferry {stage} --run {run}` again."
         )
     return document
+
+
+def record_hash(trained: dict[str, Any]) -> str:
+    """Return a hash over what an artifact repeats from the record of training: all but its clock values.
+
+    Raises:
+        ValueError: if the record lacks a part.
+    """
+    try:
+        told = {key: trained[key] for key in ("name", "config", "data", "metrics", "golden_texts")}
+    except KeyError as missing:
+        raise ValueError(f"{TRAIN_RECORD} was damaged: {missing} is missing. Run `ferry train` again.") from None
+    return sha256_bytes(canonical_json(told).encode())
 
 
 def source_hash() -> str:

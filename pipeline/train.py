@@ -64,7 +64,7 @@ def train(config_file: Path, run: Path, *, show: bool = True) -> Trained:
         return Trained(folder, skipped=True)
     if config.training.device == "cuda" and not torch.cuda.is_available():
         raise ValueError('training.device is "cuda", but torch finds no CUDA device here. Set it to "cpu".')
-    with new_folder(folder, replace=True) as work:
+    with new_folder(folder, replace=True, record=TRAIN_RECORD) as work:
         record = _train_into(work, config, dataset, show=show)
         files = [CONFIG_FILE, WEIGHTS_FILE, TOKENIZER_FILE, TOKENIZER_JSON_FILE, TOKENIZER_CONFIG_FILE]
         record["files"] = {name: sha256_file(work / name) for name in files}

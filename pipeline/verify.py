@@ -37,6 +37,7 @@ from pipeline.run import (
     VERIFY_FOLDER,
     VERIFY_RECORD,
     read_record,
+    record_hash,
     source_hash,
 )
 
@@ -99,6 +100,7 @@ def verify(run: Path, *, providers: Sequence[str] = ("cpu",), show: bool = True)
         "inputs": {
             "files": {name: sha256_bytes(data) for name, data in files.items()},
             "data": dataset.sha256,
+            "record": record_hash(trained),
             "source": source,
         },
         "versions": runtime_versions(),
@@ -116,7 +118,7 @@ def verify(run: Path, *, providers: Sequence[str] = ("cpu",), show: bool = True)
         track=_Progress(show),
     )
     record = {**report.document(proof), **asked}
-    with new_folder(folder, replace=True) as work:
+    with new_folder(folder, replace=True, record=VERIFY_RECORD) as work:
         (work / VERIFY_RECORD).write_text(dump_json(record))
     return Verification(folder=folder, record=record, proof=proof)
 

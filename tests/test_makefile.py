@@ -54,11 +54,26 @@ def test_no_python_at_all_is_one_sentence(make, tmp_path):
     assert result.stderr.startswith("Ferry needs Python 3.11, 3.12 or 3.13, and none is on PATH.")
 
 
-def test_unknown_onnx_runtime_is_refused_first(make, tmp_path):
-    result = make("setup", "ORT=tpu", f"PYTHON={sys.executable}")
+@pytest.mark.parametrize("wrong", ["tpu", "gpu cpu", ""])
+def test_unknown_onnx_runtime_is_refused_first(make, tmp_path, wrong):
+    result = make("setup", f"ORT={wrong}", f"PYTHON={sys.executable}")
     assert result.returncode == 2
-    assert "ORT must be gpu or cpu; got 'tpu'" in result.stderr
+    assert f"ORT must be gpu or cpu; got '{wrong}'" in result.stderr
     assert not (tmp_path / ".venv").exists()
+
+
+@pytest.mark.parametrize("name", ["CONFIG", "RUN", "VERSION", "PROVIDERS"])
+def test_empty_variable_is_refused(make, name):
+    result = make("train", f"{name}=")
+    assert result.returncode == 2
+    assert f"{name} must not be empty" in result.stderr
+
+
+def test_quotes_are_no_syntax(make, tmp_path):
+    result = make("help", "CONFIG=x'y\"z.toml", "RUN=a'; touch broken; '")
+    assert result.returncode == 0
+    assert "x'y\"z.toml" in result.stdout
+    assert not (tmp_path / "broken").exists()
 
 
 def test_stages_keep_their_order_in_parallel(make, tmp_path):

@@ -89,6 +89,11 @@ def make_goldens(
     }
 
 
+def golden_tolerance(verification: dict[str, Any]) -> float:
+    """Return the tolerance on logits: of the grid's and the test split's the larger, for goldens are like both."""
+    return float(max(verification[part]["tolerance"]["limit"] for part in ("parity", "test_split")))
+
+
 def replay_goldens(artifact: Artifact, classifier: Classifier, goldens: dict[str, Any]) -> list[str]:
     """Replay goldens on one model of an artifact and return what differs."""
     name = classifier.runtime.name

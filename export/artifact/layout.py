@@ -14,19 +14,18 @@ VERIFICATION_FILE = "verification.json"
 CARD_FILE = "README.md"
 SUMS_FILE = "SHA256SUMS"
 
-# The files whose hashes stand in the manifest.
-BOUND_FILES = (
-    CARD_FILE,
+# The files that verification judges.
+VERIFIED_FILES = (
     CONFIG_FILE,
-    GOLDENS_FILE,
     ONNX_FILE,
     TORCHSCRIPT_FILE,
     WEIGHTS_FILE,
     TOKENIZER_FILE,
     TOKENIZER_CONFIG_FILE,
     TOKENIZER_JSON_FILE,
-    VERIFICATION_FILE,
 )
+# The files whose hashes stand in the manifest.
+BOUND_FILES = (*VERIFIED_FILES, CARD_FILE, GOLDENS_FILE, VERIFICATION_FILE)
 ALL_FILES = (*BOUND_FILES, MANIFEST_FILE, SUMS_FILE)
 
 

@@ -91,7 +91,7 @@ def open_artifact(folder: Path) -> Artifact:
     raw = _read_file(folder, MANIFEST_FILE)
     try:
         manifest = json.loads(raw)
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ArtifactError([f"{MANIFEST_FILE} is not valid JSON: {error}."]) from None
     errors = sorted(manifest_validator().iter_errors(manifest), key=lambda error: list(map(str, error.absolute_path)))
     if errors:
@@ -160,8 +160,11 @@ def softmax(logits: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 
 
 def _read_file(folder: Path, name: str) -> bytes:
+    path = folder / name
+    if not path.is_file():
+        raise ArtifactError([f"{name} is missing from {folder}, or is no file."])
     try:
-        return (folder / name).read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise ArtifactError([f"{name} can't be read: {error.strerror}."]) from None
 

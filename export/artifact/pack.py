@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from export.artifact.card import model_card
-from export.artifact.goldens import make_goldens
+from export.artifact.goldens import golden_tolerance, make_goldens
 from export.artifact.layout import (
     BOUND_FILES,
     CARD_FILE,
@@ -53,8 +53,7 @@ def write_artifact(
         tokenizer=Tokenizer(proven[TOKENIZER_FILE], max_length=limits.max_length),
         reference=load_reference(proven.__getitem__),
         labels=model_labels(config),
-        # Of the grid's and the test split's tolerance the larger: goldens are like both.
-        tolerance=max(verification[part]["tolerance"]["limit"] for part in ("parity", "test_split")),
+        tolerance=golden_tolerance(verification),
         max_length=limits.max_length,
     )
     contents = dict(proven)

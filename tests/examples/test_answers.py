@@ -117,7 +117,7 @@ def test_hostile_texts(cpp_consumer: Consumer, python_consumer: Consumer, artifa
     assert_alike(answers[0], answers[1])
     # The numbers of the dropped pieces agree, so the tokenizers do.
     assert results[0].err == results[1].err
-    assert results[0].err.count("\n") == 2
+    assert results[0].err.count("\n") >= 2
     # White space and U+0000 alone are the empty text.
     assert_alike(answers[0][1:4], answers[0][:1] * 3)
 

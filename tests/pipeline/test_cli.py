@@ -132,3 +132,11 @@ def test_predict_refuses_what_is_not_utf8(ferry, artifact):
     assert result.exit_code == 1
     assert result.stdout.count("\n") == 1
     assert "text 2: text must be valid UTF-8; got byte 0xff" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["train", "export", "verify", "package"])
+@pytest.mark.parametrize("run", ["", "."])
+def test_run_must_be_a_folder_of_its_own(ferry, command, run):
+    result = ferry(command, "--run", run)
+    assert result.exit_code == 2
+    assert "must name a folder of its own" in result.stderr

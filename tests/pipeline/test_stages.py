@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import export.artifact.pack
 import pipeline.package
 from export.artifact.layout import ALL_FILES
+from export.artifact.pack import write_artifact
 from pipeline.export import export
 from pipeline.package import NotProvenError, VersionTakenError, package
 from pipeline.run import ROOT
@@ -134,7 +134,7 @@ def test_missing_and_failed_verification_are_refused(run, tmp_path):
 
 def test_package_that_fails_its_check_leaves_nothing(tmp_path, small_run, monkeypatch):
     def write_and_break(folder, *args, **kwargs):
-        export.artifact.pack.write_artifact(folder, *args, **kwargs)
+        write_artifact(folder, *args, **kwargs)
         (folder / "goldens.json").write_text("{}")
 
     monkeypatch.setattr(pipeline.package, "write_artifact", write_and_break)
@@ -147,3 +147,45 @@ def test_artifact_holds_no_path_and_no_text_of_the_data(artifact):
     text = b"".join((artifact / name).read_bytes() for name in ALL_FILES)
     for trace in (str(ROOT).encode(), str(Path.home()).encode() + b"/", b"site-packages", b'.py"', b"debug_pkl"):
         assert trace not in text
+
+
+def test_changed_training_record_is_verified_again_and_never_packaged(run, tmp_path):
+    record = run / "train" / "train.json"
+    document = json.loads(record.read_text())
+    document["metrics"]["test"]["accuracy"] = 0.99999
+    record.write_text(json.dumps(document))
+    with pytest.raises(NotProvenError, match="was changed after verification"):
+        package(run, "1.0.0", tmp_path / "artifacts")
+    assert not verify(run, show=False).passed
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "null", "{", '{"files": {}}', '{"files": null}', "[" * 100_000])
+@pytest.mark.parametrize("record", ["train/train.json", "export/export.json"])
+def test_damaged_record_says_what_to_run(run, record, text):
+    (run / record).write_text(text)
+    stage = record.partition("/")[0]
+    with pytest.raises(ValueError, match=f"Run `ferry {stage}"):
+        verify(run, show=False)
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "{"])
+def test_damaged_verification_is_not_packaged(run, tmp_path, text):
+    (run / "verify" / "verification.json").write_text(text)
+    with pytest.raises(NotProvenError, match=r"is damaged\. Run `ferry verify"):
+        package(run, "1.0.0", tmp_path / "artifacts")
+
+
+def test_damaged_export_record_heals(run):
+    before = (run / "export" / "model.pt").read_bytes()
+    (run / "export" / "export.json").write_text("{")
+    assert not export(run, show=False).skipped
+    assert (run / "export" / "model.pt").read_bytes() == before
+
+
+def test_folder_of_somebody_else_is_never_replaced(run):
+    shutil.rmtree(run / "export")
+    (run / "export").mkdir()
+    (run / "export" / "precious").write_text("kept")
+    with pytest.raises(FileExistsError, match="was not written by Ferry and is never replaced"):
+        export(run, show=False)
+    assert contents(run / "export") == {Path("precious"): b"kept"}

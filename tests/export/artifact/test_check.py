@@ -160,5 +160,49 @@ def test_golden_that_is_wrong_is_refused(broken):
 def test_what_is_no_folder_is_refused(tmp_path):
     with pytest.raises(ArtifactError, match="is not a folder"):
         check_artifact(tmp_path / "none")
-    with pytest.raises(ArtifactError, match=r"manifest\.json can't be read"):
+    with pytest.raises(ArtifactError, match=r"manifest\.json is missing"):
         check_artifact(tmp_path)
+
+
+def change_json(folder, name, change):
+    document = json.loads((folder / name).read_text())
+    change(document)
+    (folder / name).write_text(json.dumps(document))
+    rebind(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("goldens.json", lambda goldens: goldens.update(texts=[], batches=[])),
+        ("goldens.json", lambda goldens: goldens["tolerance"].update(logits=1e9)),
+        ("goldens.json", lambda goldens: goldens.clear()),
+        ("verification.json", lambda record: record["inputs"].update(files={})),
+        ("verification.json", lambda record: record["failures"].append({"x": 1})),
+        ("verification.json", lambda record: record["providers"].update(cuda="verified")),
+        ("verification.json", lambda record: record.clear()),
+        ("tokenizer.json", lambda tokenizer: tokenizer["model"].update(fuse_unk=False)),
+        ("tokenizer.json", lambda tokenizer: tokenizer.clear()),
+        ("tokenizer_config.json", lambda config: config.update(split_special_tokens=False)),
+    ],
+)
+def test_forged_file_is_refused_though_every_hash_was_rebuilt(broken, name, change):
+    change_json(broken, name, change)
+    with pytest.raises(ArtifactError):
+        check_artifact(broken)
+
+
+def test_forged_accuracy_is_refused(broken):
+    change_json(broken, "manifest.json", lambda manifest: manifest["metrics"]["test"].update(accuracy=1.0))
+    with pytest.raises(ArtifactError, match="another test accuracy"):
+        check_artifact(broken)
+
+
+def test_deep_json_and_what_is_no_file_are_refused(broken):
+    (broken / "goldens.json").unlink()
+    (broken / "goldens.json").symlink_to("/dev/zero")
+    with pytest.raises(ArtifactError, match=r"goldens\.json is missing from .*, or is no file"):
+        check_artifact(broken)
+    (broken / "manifest.json").write_text("[" * 200_000)
+    with pytest.raises(ArtifactError, match=r"manifest\.json"):
+        check_artifact(broken)
