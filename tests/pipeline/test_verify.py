@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from onnx import numpy_helper
 
-from export.contract import TOKENIZER_FILE
+from export.contract import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TOKENIZER_JSON_FILE
 from export.files import dump_json, sha256_bytes
 from export.model import CONFIG_FILE, WEIGHTS_FILE
 from export.onnx_export import ONNX_FILE
@@ -60,7 +60,14 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_stage(
         run / "train",
         "train.json",
-        {name: files[name] for name in (CONFIG_FILE, WEIGHTS_FILE, TOKENIZER_FILE)},
+        {
+            **{name: files[name] for name in (CONFIG_FILE, WEIGHTS_FILE, TOKENIZER_FILE)},
+            TOKENIZER_JSON_FILE: b"{}",
+            TOKENIZER_CONFIG_FILE: b"{}",
+        },
+        name="stub",
+        config={},
+        golden_texts=[],
         data={"name": "stub", "sha256": "d" * 64},
         metrics={"test": {"accuracy": accuracy}},
     )
