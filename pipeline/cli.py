@@ -154,7 +154,7 @@ def package(run: Path, version: str, artifacts: Path) -> None:
 
 
 @cli.command()
-@click.argument("artifact", type=click.Path(path_type=Path))
+@click.argument("artifact", type=click.Path(path_type=Path, exists=True, file_okay=False))
 def check(artifact: Path) -> None:
     """Check an artifact that was handed to you.
 
@@ -168,7 +168,7 @@ def check(artifact: Path) -> None:
 
 
 @cli.command()
-@click.argument("artifact", type=click.Path(path_type=Path))
+@click.argument("artifact", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.argument("texts", nargs=-1)
 @click.option(
     "--runtime",
@@ -187,6 +187,8 @@ def predict(artifact: Path, texts: tuple[str, ...], runtime: str) -> None:
     """
     from export.artifact.load import Classifier, open_artifact
 
+    if sys.stdout is None or (sys.stdin is None and not texts):
+        raise FerryError("standard output, or the standard input that is to be read, is closed.")
     classifier = Classifier(open_artifact(artifact), runtime)
     number = 0
     for batch in batched_texts(texts):
@@ -223,6 +225,8 @@ def batched_texts(texts: Sequence[str]) -> Iterator[list[str]]:
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line; `args` without the program's name, or those of this process."""
     # A polite end unwinds like an error: temporary folders go, child processes end.
-    for polite in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(polite, lambda number, _: sys.exit(128 + number))
+    for name in ("SIGTERM", "SIGHUP"):
+        # Windows has no SIGHUP.
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), lambda number, _: sys.exit(128 + number))
     cli.main(args=None if args is None else list(args), prog_name="ferry")

@@ -443,8 +443,10 @@ def _get(document: Any, file: str, kind: str, *keys: str) -> Any:
 def _is(value: Any, kind: str) -> bool:
     if kind == "a whole number":
         return type(value) is int and 0 <= value < 2**31
-    # To Python true and false are numbers.
-    return isinstance(value, _KINDS[kind]) and not isinstance(value, bool)
+    # To Python true and false are numbers, and so are integers that no float can hold.
+    if not isinstance(value, _KINDS[kind]) or isinstance(value, bool):
+        return False
+    return not isinstance(value, int) or abs(value) < 2**1023
 
 
 def _numbers(document: Any, file: str, kind: str, key: str) -> list[Any]:

@@ -84,6 +84,13 @@ def test_impossible_model_is_told_before_anything_is_trained(ferry, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("command", ["check", "predict"])
+def test_artifact_that_is_no_folder_is_asked_wrongly(ferry, command):
+    result = ferry(command, "none")
+    assert result.exit_code == 2
+    assert "Directory 'none' does not exist" in result.stderr
+
+
 def test_debug_shows_the_traceback(ferry):
     result = ferry("--debug", "export", "--run", "none")
     assert isinstance(result.exception, ValueError)
