@@ -34,7 +34,7 @@ verified and packaged by Ferry {metadata["versions"]["ferry"]}.
 |---|---|---|---|---|
 | validation (chose the weights) | {rows["validation"]} | {_percent(validation["accuracy"])} | \
 {_percent(validation["macro_f1"])} | {truncated["validation"]} |
-| test (looked at once) | {test["rows"]} | {_percent(test["accuracy"])} | {_percent(test["macro_f1"])} | \
+| test (chose no weights) | {test["rows"]} | {_percent(test["accuracy"])} | {_percent(test["macro_f1"])} | \
 {truncated["test"]} |
 
 Proven: the PyTorch model, `model.pt` and `model.onnx` compute the same function, to {tolerance:.2g} on the logits,
