@@ -1,18 +1,37 @@
 # Ferry. `make` sets up and carries the default job all the way; `make test` sets up and runs the tests; `make help` says the rest.
 
-CONFIG ?= pipeline/configs/default.toml
-RUN ?= runs/$(basename $(notdir $(CONFIG)))
+# Own data. Only make's own arguments count: NAME and TEST are in many an environment.
+OWN := DATA VALIDATION TEST TEXT LABEL NONE_LABEL NAME
+$(foreach name,$(OWN),$(if $(filter command,$(origin $(name))),,$(eval $(name) :=)))
+SPACE := $(subst ,, )
+# The last two parts of a path, in one word: data/my mails/train.csv makes my_mails-train.
+in_one_word = $(subst $(SPACE),_,$(patsubst %/,%,$(1)))
+parent = $(filter-out . ..,$(notdir $(patsubst %/,%,$(dir $(1)))))
+# Empty where the path ends in no name: . or .. or /
+last = $(filter-out . ..,$(basename $(filter-out . ..,$(notdir $(1)))))
+last_two = $(if $(call last,$(1)),$(if $(call parent,$(1)),$(call parent,$(1))-)$(call last,$(1)),data)
+
+CONFIG ?= $(if $(DATA),,pipeline/configs/default.toml)
+RUN ?= runs/$(if $(DATA),$(call last_two,$(call in_one_word,$(DATA))),$(basename $(notdir $(CONFIG))))
 VERSION ?= 1.0.0
+ARTIFACTS ?= artifacts
 PROVIDERS ?= cpu
 ORT ?= gpu
 PYTHON ?=
+RESTART ?=
 
 ifeq ($(and $(filter 1,$(words $(ORT))),$(filter gpu cpu,$(ORT))),)
 $(error ORT must be gpu or cpu; got '$(ORT)')
 endif
-$(foreach name,CONFIG RUN VERSION PROVIDERS,$(if $(strip $($(name))),,$(error $(name) must not be empty)))
+ifneq ($(filter-out 1,$(RESTART)),)
+$(error RESTART must be 1 or empty; got '$(RESTART)')
+endif
+$(foreach name,$(if $(DATA),,CONFIG) RUN VERSION ARTIFACTS PROVIDERS,$(if $(strip $($(name))),,$(error $(name) must not be empty)))
 # The shell reads these from its environment, so no quote or space in them is syntax.
-export CONFIG RUN VERSION PYTHON
+export CONFIG RUN VERSION ARTIFACTS PYTHON $(OWN)
+
+option = $(if $($(2)),--$(1) "$$$(2)")
+OWN_DATA = $(call option,data,DATA) $(call option,validation,VALIDATION) $(call option,test,TEST) $(call option,text,TEXT) $(call option,label,LABEL) $(call option,none-label,NONE_LABEL)
 
 VENV := .venv
 FERRY := $(VENV)/bin/ferry
@@ -21,7 +40,7 @@ READY := $(VENV)/.ready-$(ORT)
 READY_DEV := $(VENV)/.ready-$(ORT)-dev
 
 .DEFAULT_GOAL := all
-.PHONY: all help setup setup-dev train export verify package test check lint baseline clean
+.PHONY: all help setup setup-dev train export verify package test test-slow kill-test check lint baseline clean
 .SILENT:
 
 all: package
@@ -33,15 +52,23 @@ help:
 	echo 'make train        train the model that CONFIG describes           -> RUN/train'
 	echo 'make export       TorchScript and ONNX                             -> RUN/export'
 	echo 'make verify       prove both equal to PyTorch                      -> RUN/verify'
-	echo 'make package      one versioned folder of proven files             -> artifacts/<name>/VERSION'
+	echo 'make package      one versioned folder of proven files             -> ARTIFACTS/<name>/VERSION'
 	echo 'make baseline     a linear model on the same data, for comparison'
 	echo 'make check        ruff, mypy --strict and the tests'
+	echo 'make test-slow    the tests that take minutes: two million rows, 20,000 strings, ten kills'
+	echo 'make kill-test    kill a training ten times at random, and compare its weights with an unbroken one'
 	echo 'make setup        only the environment, in .venv'
 	echo 'make clean        remove .venv and what tests built; runs/ and artifacts/ stay'
 	echo
+	echo 'DATA=FILE         own data, a file or folder: CSV, TSV, JSONL, Parquet, CoNLL; without CONFIG, the settings for it'
+	echo 'VALIDATION=FILE   own validation data, else a share of DATA;   TEST=FILE   likewise'
+	echo 'TEXT=… LABEL=…    columns of DATA, else guessed;   NONE_LABEL=…   label of rows that fit no class'
+	echo "NAME=…            name of the artifact, else the configuration's or the data's"
+	echo "RESTART=1         discard an interrupted training, which make otherwise resumes"
 	echo "CONFIG=FILE       configuration of the run      [$$CONFIG]"
 	echo "RUN=FOLDER        folder of the run             [$$RUN]"
 	echo "VERSION=X.Y.Z     version of the artifact       [$$VERSION]"
+	echo "ARTIFACTS=FOLDER  where artifacts appear        [$$ARTIFACTS]"
 	echo 'PROVIDERS="…"     where ONNX Runtime must run   [$(PROVIDERS)]   (cpu, cuda)'
 	echo 'ORT=gpu|cpu       which ONNX Runtime to install [$(ORT)]   (gpu runs on the CPU too; cpu is the small one)'
 	echo 'PYTHON=FILE       a Python 3.11, 3.12 or 3.13   [found on PATH]'
@@ -50,7 +77,7 @@ setup: $(READY)
 setup-dev: $(READY_DEV)
 
 train: setup
-	$(FERRY) train --config "$$CONFIG" --run "$$RUN"
+	$(FERRY) train $(if $(CONFIG),--config "$$CONFIG") --run "$$RUN" $(OWN_DATA) $(if $(NAME),--name "$$NAME") $(if $(RESTART),--restart,--resume)
 
 export: train
 	$(FERRY) export --run "$$RUN"
@@ -59,13 +86,19 @@ verify: export
 	$(FERRY) verify --run "$$RUN" $(foreach provider,$(PROVIDERS),--provider '$(subst ','\'',$(provider))')
 
 package: verify
-	$(FERRY) package --run "$$RUN" --version "$$VERSION"
+	$(FERRY) package --run "$$RUN" --version "$$VERSION" --artifacts "$$ARTIFACTS"
 
 baseline: setup-dev
-	$(VENV)/bin/python -m pipeline.data.baseline
+	$(VENV)/bin/python -m pipeline.data.baseline $(OWN_DATA)
 
 test: setup-dev
 	$(VENV)/bin/python -m pytest
+
+test-slow: setup-dev
+	$(VENV)/bin/python -m pytest -m slow
+
+kill-test: setup-dev
+	$(VENV)/bin/python -m pytest -m slow tests/pipeline/test_interruption.py
 
 lint: setup-dev
 	$(VENV)/bin/ruff check .

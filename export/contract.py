@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-FORMAT = 1
+# 2: probabilities are those of logits / temperature, labels below the threshold are null, and tokens may be labelled.
+FORMAT = 2
 
 INPUT_IDS = "input_ids"
 ATTENTION_MASK = "attention_mask"
@@ -127,9 +128,12 @@ def canonical_json(value: object) -> str:
 def build_metadata(
     *,
     task: str,
+    per_token: bool,
     labels: list[str],
     activation: str,
-    pooling: str,
+    temperature: float,
+    threshold: float,
+    pooling: str | None,
     limits: Limits,
     tokenizer_sha256: str,
     config_sha256: str,
@@ -137,8 +141,26 @@ def build_metadata(
     versions: dict[str, str],
     minimum_runtime: dict[str, str],
 ) -> dict[str, Any]:
-    """Build the document that both model files carry and that the manifest repeats under `metadata`."""
+    """Build the document that both model files carry and that the manifest repeats under `metadata`.
+
+    Args:
+        task: the task's name.
+        per_token: whether each token has logits of its own, instead of each row.
+        labels: in the order of the logits.
+        activation: what makes probabilities of logits / temperature.
+        temperature: above 0; 1 changes nothing. Source: "On Calibration of Modern Neural Networks", section 4.2.
+        threshold: a best probability below it means none of the labels; 0 turns that off.
+        pooling: the kind, None for a task that pools nothing.
+        limits: what the model accepts.
+        tokenizer_sha256: of tokenizer.model.
+        config_sha256: of config.json's canonical form.
+        weights_sha256: of model.safetensors.
+        versions: of the libraries that exported.
+        minimum_runtime: the oldest runtimes that load the files.
+    """
     axes = [BATCH_AXIS, SEQUENCE_AXIS]
+    answered = axes if per_token else [BATCH_AXIS]
+    words = {"words": "a word is a run of characters other than white space; its answer is that of its first piece"}
     return {
         "format": FORMAT,
         "task": task,
@@ -146,7 +168,7 @@ def build_metadata(
             INPUT_IDS: {"dtype": "int64", "axes": axes},
             ATTENTION_MASK: {"dtype": "int64", "axes": axes, "token": 1, "padding": 0},
         },
-        "outputs": {LOGITS: {"dtype": "float32", "axes": [BATCH_AXIS, "labels"]}},
+        "outputs": {LOGITS: {"dtype": "float32", "axes": [*answered, "labels"]}},
         "limits": {
             "batch_size": {"min": 1},
             "sequence_length": {"min": 1, "max": limits.max_length},
@@ -154,14 +176,17 @@ def build_metadata(
         },
         "labels": labels,
         "activation": activation,
-        "pooling": {"kind": pooling, "pools": "every token with attention_mask 1, cls and sep included"},
-        "empty_row": "the head applied to zeros",
+        "temperature": temperature,
+        "threshold": threshold,
+        "pooling": pooling and {"kind": pooling, "pools": "every token with attention_mask 1, cls and sep included"},
+        "empty_row": "zeros, as all padding" if per_token else "the head applied to zeros",
         "text": {
             "encoding": "UTF-8; invalid UTF-8 is an error",
             "nul": "U+0000 becomes a space, first",
             "white_space": "runs of U+0009 to U+000D and U+0020 become one space; ends are stripped",
             "special_tokens": "cls + pieces + sep",
             "truncation": f"the first {limits.max_length - SPECIAL_TOKENS_PER_TEXT} pieces are kept",
+            **(words if per_token else {}),
         },
         "tokenizer": {
             "kind": "sentencepiece-bpe",

@@ -1,14 +1,25 @@
 """Files that are either whole or absent: hashes, canonical JSON, and folders that appear in one rename."""
 
+import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+# What may stand in a hidden folder beside the new folder and the old one.
+SCRATCH = "scratch"
+
+# What a write says where there is no room.
+DISK_FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
+
+# What a rename says where the target has appeared meanwhile.
+_OCCUPIED = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}
 
 
 def sha256_bytes(data: bytes) -> str:
@@ -46,7 +57,8 @@ def new_folder(target: Path, *, replace: bool, record: str | None = None) -> Ite
     """Yield a temporary folder beside `target` that becomes `target` in one rename if the block succeeds.
 
     If it fails, or is interrupted, `target` is as it was before and nothing else is left. Replacing takes two renames:
-    a process killed between them leaves the old folder beside `target`, in a hidden folder.
+    a process killed between them leaves the old folder beside `target`, in a hidden folder, from where
+    `recover_folder` puts it back. What the block writes to `scratch_of` its folder goes when the block ends.
 
     Args:
         target: the folder that is to appear; the folders above it are made.
@@ -55,7 +67,9 @@ def new_folder(target: Path, *, replace: bool, record: str | None = None) -> Ite
 
     Raises:
         FileExistsError: if `target` exists and may not be replaced, before the block runs or after it.
+        OSError: with `target` as its file name, if something can't be written.
     """
+    shown = target
     # The block may change the working directory.
     target = target.absolute()
     if not replace:
@@ -72,16 +86,24 @@ def new_folder(target: Path, *, replace: bool, record: str | None = None) -> Ite
         yield new
         for path in (*new.rglob("*"), new):
             if not path.is_symlink():
-                _flush(path)
+                flush_to_disk(path)
         if replace and target.exists():
             target.rename(old)
         else:
             _refuse_existing(target)
-        new.rename(target)
-        _flush(target.parent)
-    except BaseException:
+        try:
+            new.rename(target)
+        except OSError as error:
+            # Another process was faster.
+            if error.errno in _OCCUPIED:
+                _refuse_existing(target)
+            raise
+        flush_to_disk(target.parent)
+    except BaseException as error:
         if old.exists() and not target.exists():
             old.rename(target)
+        if isinstance(error, OSError) and error.errno is not None and _is_inside(error.filename, hidden):
+            error.filename, error.filename2 = str(shown), None
         raise
     finally:
         if target.exists() or not old.exists():
@@ -90,6 +112,35 @@ def new_folder(target: Path, *, replace: bool, record: str | None = None) -> Ite
             # Only empty folders go, and only those made above.
             with suppress(OSError):
                 folder.rmdir()
+
+
+def recover_folder(target: Path) -> None:
+    """Remove the hidden folders that killed processes left beside `target`, and put back what one of them moved away.
+
+    No process may be inside `new_folder` for this target meanwhile.
+    """
+    ours = re.compile(rf"\.{re.escape(target.name)}-[a-z0-9_]{{8}}")
+    for hidden in sorted(target.parent.glob(f".{target.name}-*")):
+        if not ours.fullmatch(hidden.name) or hidden.is_symlink() or not hidden.is_dir():
+            continue
+        if not {"new", "old", SCRATCH} >= {path.name for path in hidden.iterdir()}:
+            continue
+        if (hidden / "old").exists() and not os.path.lexists(target):
+            (hidden / "old").rename(target)
+            flush_to_disk(target.parent)
+        shutil.rmtree(hidden)
+
+
+def scratch_of(new: Path) -> Path:
+    """Return a folder on the same disk as the one that `new_folder` yielded, for files that are not to stay."""
+    scratch = new.parent / SCRATCH
+    scratch.mkdir(exist_ok=True)
+    return scratch
+
+
+def _is_inside(name: str | bytes | None, folder: Path) -> bool:
+    """Whether an error is about a file in `folder`; one of a write that was refused has no name at all."""
+    return name is None or Path(os.fsdecode(name)).is_relative_to(folder)
 
 
 def _refuse_existing(target: Path) -> None:
@@ -106,7 +157,8 @@ def _refuse_foreign(target: Path, record: str | None) -> None:
         raise FileExistsError(f"{target} was not written by Ferry and is never replaced. Choose another folder.")
 
 
-def _flush(path: Path) -> None:
+def flush_to_disk(path: Path) -> None:
+    """Return once a file's bytes, or a folder's names, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

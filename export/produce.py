@@ -17,9 +17,9 @@ import onnxscript
 import torch
 
 from export import __version__
-from export.contract import TOKENIZER_FILE, Limits, build_metadata
+from export.contract import TOKENIZER_FILE, Limits
 from export.files import read_json, sha256_file
-from export.model import CONFIG_FILE, WEIGHTS_FILE, config_hash, load_model, model_labels, model_limits
+from export.model import CONFIG_FILE, WEIGHTS_FILE, load_model, model_limits, model_metadata
 from export.onnx_export import MINIMUM_ONNXRUNTIME, ONNX_FILE, export_onnx
 from export.torchscript import MINIMUM_LIBTORCH, TORCHSCRIPT_FILE, export_torchscript
 
@@ -35,14 +35,9 @@ FORMATS: dict[str, tuple[str, Export]] = {
 def checkpoint_metadata(checkpoint: Path) -> dict[str, Any]:
     """Build the metadata of the model files that a checkpoint folder leads to."""
     config = read_json(checkpoint / CONFIG_FILE)
-    return build_metadata(
-        task=config["task"],
-        labels=model_labels(config),
-        activation="softmax",
-        pooling=config["pooling"],
-        limits=model_limits(config),
+    return model_metadata(
+        config,
         tokenizer_sha256=sha256_file(checkpoint / TOKENIZER_FILE),
-        config_sha256=config_hash(config),
         weights_sha256=sha256_file(checkpoint / WEIGHTS_FILE),
         versions={
             "ferry": __version__,
@@ -68,7 +63,10 @@ def main() -> None:
     file_name, export = FORMATS[format_name]
     config = read_json(checkpoint / CONFIG_FILE)
     data = export(load_model(checkpoint), checkpoint_metadata(checkpoint), model_limits(config))
-    (folder / file_name).write_bytes(data)
+    try:
+        (folder / file_name).write_bytes(data)
+    except OSError as error:
+        sys.exit(f"{file_name} can't be written: {error.strerror}.")
 
 
 if __name__ == "__main__":

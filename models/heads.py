@@ -1,7 +1,7 @@
 """Heads: from an encoder's tokens to a task's answer; HEADS are the ways from a pooled vector to logits.
 
-Cost: the pooling's, and O(B·C·labels), for `mlp` O(B·C²) more.
-Does not support more than one label a row: the answer is one logit a class.
+Cost: the pooling's, and O(C·labels) for each row or token that is answered, for `mlp` O(C²) more.
+Does not support more than one label for a row or token: the answer is one logit a class.
 """
 
 from collections.abc import Callable
@@ -59,13 +59,9 @@ class TextClassifier(nn.Module):
             ValueError: if the pooling or head is unknown or there are fewer than two labels; names every fault.
         """
         super().__init__()
-        errors = []
-        if head not in HEADS:
-            errors.append(f"head {head!r} is unknown; choose one of {', '.join(HEADS)}.")
+        errors = _head_errors(head, num_labels)
         if pooling not in POOLINGS:
             errors.append(f"pooling {pooling!r} is unknown; choose one of {', '.join(POOLINGS)}.")
-        if type(num_labels) is not int or num_labels < 2:
-            errors.append(f"num_labels must be a whole number, at least 2; got {num_labels!r}.")
         if errors:
             raise ValueError("\n".join(errors))
         self.encoder = Encoder(config)
@@ -90,3 +86,47 @@ class TextClassifier(nn.Module):
         x = self.encoder.encode(pack(input_ids, packing.source), packing)  # (N, C)
         logits: Tensor = self.head(self.pool(unpack(x, packing.aligned), packing.keep))  # (B, num_labels)
         return logits
+
+
+class TokenTagger(nn.Module):
+    """Encoder and head: one logit a label for each token."""
+
+    def __init__(self, config: EncoderConfig, *, num_labels: int, head: str = "linear") -> None:
+        """Build encoder and head.
+
+        Raises:
+            ValueError: if the head is unknown or there are fewer than two labels; names every fault.
+        """
+        super().__init__()
+        errors = _head_errors(head, num_labels)
+        if errors:
+            raise ValueError("\n".join(errors))
+        self.encoder = Encoder(config)
+        self.head = HEADS[head].build(config, config.dim, num_labels)
+        self.head.apply(init_linear)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Score each class for each token.
+
+        Args:
+            input_ids: (B, T) int64, 1 ≤ T ≤ max_len, each 0 … vocab_size − 1.
+            attention_mask: (B, T) int64, 1 at a token and 0 at padding, in any pattern.
+
+        Returns:
+            (B, T, num_labels) float logits, where the tokens stood; zeros at padding.
+
+        Raises:
+            ValueError: if attention_mask is not two-dimensional.
+        """
+        packing = plan_packing(attention_mask)
+        logits: Tensor = self.head(self.encoder.encode(pack(input_ids, packing.source), packing))  # (N, num_labels)
+        return unpack(logits, packing.home)  # (B, T, num_labels)
+
+
+def _head_errors(head: str, num_labels: int) -> list[str]:
+    errors = []
+    if head not in HEADS:
+        errors.append(f"head {head!r} is unknown; choose one of {', '.join(HEADS)}.")
+    if type(num_labels) is not int or num_labels < 2:
+        errors.append(f"num_labels must be a whole number, at least 2; got {num_labels!r}.")
+    return errors

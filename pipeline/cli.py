@@ -3,10 +3,12 @@
 Nothing heavy is imported before a subcommand runs, so that `--help` answers at once.
 """
 
+import io
 import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,9 @@ import click
 
 from export import __version__
 from export.errors import FerryError
+from export.files import DISK_FULL
+from pipeline.interruption import StoppedError
 
-DEFAULT_CONFIG = Path(__file__).parent / "configs" / "default.toml"
 DEFAULT_RUN = Path("runs/default")
 DEFAULT_ARTIFACTS = Path("artifacts")
 DEFAULT_VERSION = "1.0.0"
@@ -23,6 +26,11 @@ PREDICT_BATCH = 32
 
 # Exit codes: 0 is good; 1, it was tried and is wrong; 2, it was asked wrongly.
 WRONG, MISUSED = 1, 2
+# What a shell reports of a process that Ctrl-C has ended.
+INTERRUPTED = 128 + signal.SIGINT
+
+# The file name in errors of writing there.
+STANDARD_OUTPUT = "standard output"
 
 
 class Ferry(click.Group):
@@ -33,15 +41,94 @@ class Ferry(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # Whoever read our output has left, as `head` does; Python must not complain again at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # Whoever read our output has left, as `head` does.
+            drop_output()
             ctx.exit(WRONG)
+        except KeyboardInterrupt:
+            say(f"ferry {ctx.invoked_subcommand}: interrupted")
+            ctx.exit(INTERRUPTED)
         except (FerryError, ValueError, OSError) as error:
             if ctx.params["debug"]:
                 raise
-            reason = f"{error.filename}: {error.strerror}." if isinstance(error, OSError) and error.filename else error
-            click.echo(f"ferry {ctx.invoked_subcommand}: {reason}", err=True)
+            say(f"ferry {ctx.invoked_subcommand}: {reason_of(error)}")
+            if isinstance(error, StoppedError):
+                ctx.exit(error.exit_code)
             ctx.exit(MISUSED if isinstance(error, ValueError) else WRONG)
+
+
+def reason_of(error: Exception) -> str:
+    """Return the sentence for an expected failure; output that can't be written is given up."""
+    if not isinstance(error, OSError) or error.filename is None:
+        return str(error)
+    if error.filename == STANDARD_OUTPUT:
+        drop_output()
+        return f"{STANDARD_OUTPUT} can't be written: {error.strerror}. Send it to another place, or make room there."
+    remedy = " Make room there, or name another folder." if error.errno in DISK_FULL else ""
+    return f"{os.fsdecode(error.filename)}: {error.strerror}.{remedy}"
+
+
+def drop_output() -> None:
+    # Python writes what is left at its end, and must not complain again.
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def say(line: str) -> None:
+    # Where standard error can't be written either, the exit code is all that is left to say.
+    with suppress(OSError):
+        click.echo(line, err=True)
+
+
+class NamedOutput(io.FileIO):
+    """A descriptor whose errors of writing have a name, by which they are told from those of the disk."""
+
+    def write(self, data: Any) -> int | None:  # type: ignore[override]
+        """Write as `io.FileIO` does."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = STANDARD_OUTPUT
+            raise
+
+
+def name_output() -> None:
+    """Have the errors of standard output tell that they are its own."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout is sys.__stdout__:
+        sys.stdout.flush()
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(NamedOutput(sys.stdout.fileno(), "w", closefd=False)),
+            encoding=sys.stdout.encoding,
+            errors=sys.stdout.errors,
+            line_buffering=sys.stdout.line_buffering,
+            write_through=sys.stdout.write_through,
+        )
+
+
+class NamedPath(click.Path):
+    """A path that is not the empty word, which would become the working directory."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse the empty word."""
+        if value == "":
+            self.fail("must not be empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class WorkFolder(NamedPath):
+    """A folder that stages write into: some libraries write only to places whose whole path is UTF-8."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, file_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse a path that is not UTF-8, from the root on."""
+        folder = super().convert(value, param, ctx)
+        raw = os.fsencode(folder if folder.is_absolute() else os.path.join(os.getcwd(), folder))
+        try:
+            raw.decode("utf-8")
+        except UnicodeDecodeError:
+            self.fail(f"the path's name must be UTF-8; got {raw!r}. Name another folder.", param, ctx)
+        return folder
 
 
 def refuse_empty(ctx: click.Context, parameter: click.Parameter, value: Path) -> Path:
@@ -55,7 +142,7 @@ def run_option(command: Any) -> Any:
     return click.option(
         "--run",
         callback=refuse_empty,
-        type=click.Path(path_type=Path, file_okay=False),
+        type=WorkFolder(),
         default=DEFAULT_RUN,
         show_default=True,
         help="Folder of the run; each stage writes a sub-folder of its own.",
@@ -71,7 +158,7 @@ def cli(debug: bool) -> None:
     The stages, in order: train, export, verify, package. Each reads what the one before wrote into the run's folder,
     and skips what is current. The rest is for those who receive an artifact: check, predict.
 
-    Exit codes: 0 good; 1 tried, and it is wrong; 2 asked wrongly.
+    Exit codes: 0 good; 1 tried, and it is wrong; 2 asked wrongly; 128 + N ended by signal N.
     """
 
 
@@ -79,21 +166,60 @@ def cli(debug: bool) -> None:
 @click.option(
     "--config",
     "config_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=DEFAULT_CONFIG,
-    help="TOML file: data, tokenizer, model, training.  [default: pipeline/configs/default.toml]",
+    type=NamedPath(path_type=Path, dir_okay=False),
+    help="TOML file: data, tokenizer, model, training. Without it pipeline/configs/default.toml; with --data, "
+    "text.toml for tables and tags.toml for CoNLL files.",
 )
 @run_option
-def train(config_file: Path, run: Path) -> None:
+@click.option("--data", "train", multiple=True, help="Own data: a file or folder; may be given more than once.")
+@click.option("--validation", multiple=True, help="Own validation data; without it a share of --data is cut off.")
+@click.option("--test", multiple=True, help="Own test data; without it a share of --data is cut off.")
+@click.option("--text", help="Column of the text; guessed where the names or the number of columns allow.")
+@click.option("--label", help="Column of the label; guessed likewise.")
+@click.option(
+    "--none-label",
+    help='Label of the rows that fit no class: they choose the threshold of "none of these" and train nothing.',
+)
+@click.option("--validation-share", type=float, help="Share that is cut off for validation; a tenth without it.")
+@click.option("--test-share", type=float, help="Share that is cut off for test; likewise.")
+@click.option(
+    "--max-bad-share",
+    type=float,
+    help="Share of rows that may be bad; they are told and left out. Above it, 0.01 without it, the data is refused.",
+)
+@click.option("--name", help="Name of the artifact; without it, the configuration's or one made of the data's.")
+@click.option("--resume", is_flag=True, help="Go on with an interrupted training, if there is one.")
+@click.option("--restart", is_flag=True, help="Discard an interrupted training, if there is one.")
+def train(
+    config_file: Path | None,
+    run: Path,
+    name: str | None,
+    resume: bool,
+    restart: bool,
+    **data: Any,
+) -> None:
     """Train what a configuration describes: writes RUN/train.
 
-    The tokenizer is trained on the training split, the best weights are chosen by validation accuracy, and the test
-    split is looked at once, at the end. The same seed, machine and number of threads give the same weights. Watch with
-    `tensorboard --logdir RUN`.
+    Own data is CSV, TSV, JSONL or Parquet with a text and a label in each row, or CoNLL with a word and a tag in each
+    line. A folder's files named train, validation and test fill the splits. What is guessed, cut off, left out or
+    found twice is told.
+
+    The tokenizer is trained on the training split, the best weights, the temperature and the threshold are chosen on
+    the validation split, and the test split is looked at once, at the end. The same seed, machine and number of
+    threads give the same weights. Watch with `tensorboard --logdir RUN`.
+
+    A training that was interrupted, by Ctrl-C, SIGTERM, a crash or a power cut, leaves its state in RUN/checkpoint.
+    Resumed, it gives the weights that it would have given, to the bit.
     """
+    if resume and restart:
+        raise click.UsageError("--resume and --restart exclude each other; give one of them.")
+    from pipeline.checkpoint import Unfinished
     from pipeline.train import run_stage
 
-    run_stage(config_file, run)
+    unfinished: Unfinished = "resume" if resume else "restart" if restart else "refuse"
+    # What is not given is the configuration's.
+    given = {field: value for field, value in data.items() if value not in (None, ())}
+    run_stage(config_file, run, data=given, name=name, unfinished=unfinished)
 
 
 @cli.command()
@@ -135,7 +261,7 @@ def verify(run: Path, providers: tuple[str, ...]) -> None:
 @click.option("--version", default=DEFAULT_VERSION, show_default=True, help="Version of the artifact.")
 @click.option(
     "--artifacts",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=WorkFolder(),
     default=DEFAULT_ARTIFACTS,
     show_default=True,
     help="Folder in which <name>/<version> appears.",
@@ -154,7 +280,7 @@ def package(run: Path, version: str, artifacts: Path) -> None:
 
 
 @cli.command()
-@click.argument("artifact", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("artifact", type=NamedPath(path_type=Path, exists=True, file_okay=False))
 def check(artifact: Path) -> None:
     """Check an artifact that was handed to you.
 
@@ -168,7 +294,7 @@ def check(artifact: Path) -> None:
 
 
 @cli.command()
-@click.argument("artifact", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("artifact", type=NamedPath(path_type=Path, exists=True, file_okay=False))
 @click.argument("texts", nargs=-1)
 @click.option(
     "--runtime",
@@ -177,24 +303,72 @@ def check(artifact: Path) -> None:
     show_default=True,
     help="Which of the artifact's models answers.",
 )
-def predict(artifact: Path, texts: tuple[str, ...], runtime: str) -> None:
-    """Classify texts with an artifact.
+@click.option("--input", "source", type=NamedPath(path_type=Path), help="Answer every row of a file.")
+@click.option("--output", type=NamedPath(path_type=Path), help="File of the answers; the end of its name says how.")
+@click.option("--text", default="", help="Column of the text in --input; guessed where that is possible.")
+@click.option("--keep", multiple=True, help="Column of --input that --output repeats; may be given more than once.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing --output, once the new one is complete.")
+@click.option(
+    "--max-bad-share",
+    type=click.FloatRange(0, 1),
+    default=0.01,
+    show_default=True,
+    help="Share of the rows of --input that may be bad.",
+)
+def predict(
+    artifact: Path,
+    texts: tuple[str, ...],
+    runtime: str,
+    source: Path | None,
+    output: Path | None,
+    text: str,
+    keep: tuple[str, ...],
+    overwrite: bool,
+    max_bad_share: float,
+) -> None:
+    """Label texts with an artifact.
 
-    Prints a line for each text: its label and the label's probability, separated by a tab.
+    Prints a line for each text: its label and the label's probability, separated by a tab; the label is empty where
+    none of them fits. An artifact that labels words prints a line for each word, and an empty line after each text.
 
     Texts come from the arguments or, without any, from standard input, one a line. A text that begins with a hyphen
     goes after `--`.
+
+    With --input and --output, both CSV, TSV, JSONL or Parquet, every row of a file is answered: the output has its
+    line, the --keep columns, the text, the answer, how many pieces were dropped, and the reason where there is no
+    answer. Interrupted, the same command goes on. The output appears when it is complete.
     """
-    from export.artifact.load import Classifier, open_artifact
+    if (source is None) != (output is None) or (source is not None and texts):
+        raise click.UsageError("--input and --output go together, and take no texts besides.")
+    if source is not None and output is not None:
+        from pipeline.predict import run_stage
+
+        run_stage(
+            artifact,
+            source,
+            output,
+            text=text,
+            keep=keep,
+            runtime=runtime,
+            max_bad_share=max_bad_share,
+            overwrite=overwrite,
+        )
+        return
+    from export.artifact.load import Prediction, open_artifact, open_model
 
     if sys.stdout is None or (sys.stdin is None and not texts):
         raise FerryError("standard output, or the standard input that is to be read, is closed.")
-    classifier = Classifier(open_artifact(artifact), runtime)
+    model = open_model(open_artifact(artifact), runtime)
     number = 0
     for batch in batched_texts(texts):
-        for answer in classifier.predict(batch):
+        for answer in model.predict(batch):
             number += 1
-            click.echo(f"{answer.label}\t{answer.probability:.6f}")
+            if isinstance(answer, Prediction):
+                click.echo(f"{answer.label or ''}\t{answer.probability:.6f}")
+            else:
+                click.echo(
+                    "".join(f"{word.word}\t{word.label or ''}\t{word.probability:.6f}\n" for word in answer.words)
+                )
             if answer.dropped:
                 click.echo(f"text {number} was cut: {answer.dropped} pieces are beyond the limit", err=True)
 
@@ -224,9 +398,45 @@ def batched_texts(texts: Sequence[str]) -> Iterator[list[str]]:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line; `args` without the program's name, or those of this process."""
+    open_closed_streams()
+    name_output()
     # A polite end unwinds like an error: temporary folders go, child processes end.
     for name in ("SIGTERM", "SIGHUP"):
-        # Windows has no SIGHUP.
-        if hasattr(signal, name):
+        # Windows has no SIGHUP, and `nohup` has it ignored.
+        if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is not signal.SIG_IGN:
             signal.signal(getattr(signal, name), lambda number, _: sys.exit(128 + number))
-    cli.main(args=None if args is None else list(args), prog_name="ferry")
+    try:
+        code = cli.main(args=None if args is None else list(args), prog_name="ferry", standalone_mode=False)
+    except click.ClickException as error:
+        with suppress(OSError):
+            error.show()
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        say("ferry: interrupted")
+        code = INTERRUPTED
+    except OSError as error:
+        # The help could not be written; a failure with --debug keeps its traceback.
+        if error.filename != STANDARD_OUTPUT:
+            raise
+        say(f"ferry: {reason_of(error)}")
+        code = WRONG
+    sys.exit(code)
+
+
+def open_closed_streams() -> None:
+    """Put the null device where standard input, output or error is closed, so that no other file takes its number.
+
+    `sys.stderr` is opened too; a closed input or output stays None in `sys`, since `predict` refuses it.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+            # Child processes inherit it.
+            os.set_inheritable(number, True)
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it stays open to the end

@@ -22,6 +22,7 @@ from pipeline.run import (
     EXPORT_RECORD,
     TRAIN_FOLDER,
     TRAIN_RECORD,
+    exclusive,
     is_current,
     read_record,
     source_hash,
@@ -46,7 +47,13 @@ def export(run: Path, *, show: bool = True) -> Exported:
     Raises:
         ValueError: if the run holds no whole checkpoint.
         ExportError: if an exporter failed; its last words are in the message.
+        LockedError: if another process works in the run folder.
     """
+    with exclusive(run):
+        return _export(run, show=show)
+
+
+def _export(run: Path, *, show: bool) -> Exported:
     trained = read_record(run, TRAIN_FOLDER, TRAIN_RECORD, stage="train")
     inputs = {**trained["files"], "source": source_hash()}
     folder = run / EXPORT_FOLDER

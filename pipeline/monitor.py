@@ -3,6 +3,7 @@
 import os
 import resource
 import sys
+import threading
 import time
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +16,9 @@ from tqdm import tqdm
 # Every scalar costs a write; the curves are smooth enough at this distance.
 STEPS_BETWEEN_SCALARS = 10
 
+# What a person calls the metrics.
+_NAMES = {"macro_f1": "macro-F1", "span_f1": "span F1"}
+
 
 class Monitor:
     """Shows every step on a progress bar and writes every tenth to TensorBoard event files.
@@ -23,28 +27,42 @@ class Monitor:
     memory in MiB, share of the threads' time that was computed with, and the metrics of validation.
     """
 
-    def __init__(self, folder: Path, *, steps_per_epoch: int, threads: int, show: bool = True) -> None:
-        """Open the event file in `folder`; the bar is drawn if `show`, and if standard error is a terminal."""
-        self.writer = SummaryWriter(str(folder))
+    def __init__(
+        self, folder: Path, *, steps_per_epoch: int, threads: int, first_step: int = 0, show: bool = True
+    ) -> None:
+        """Open an event file in `folder`; the bar is drawn if `show`, and if standard error is a terminal.
+
+        TensorBoard leaves out what earlier files in the folder say of `first_step` and later.
+        """
+        self.writer = SummaryWriter(str(folder), purge_step=first_step or None)
         self.steps_per_epoch = steps_per_epoch
         self.threads = threads
         self.show = show
-        self.bar = self._open_bar(0)
+        self.epoch = 0
+        self.bar = self._open_bar(0, 0)
         self.tokens = 0
         self.wall, self.cpu = time.perf_counter(), time.process_time()
 
     def __enter__(self) -> Self:
+        # The writer's thread hands an error of the disk on to the next call here; it need not be told twice.
+        self._hook = threading.excepthook
+        threading.excepthook = lambda told: None if isinstance(told.exc_value, OSError) else self._hook(told)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.bar.close()
-        self.writer.close()
+        try:
+            self.writer.close()
+        finally:
+            threading.excepthook = self._hook
 
-    def start_epoch(self, epoch: int) -> None:
+    def start_epoch(self, epoch: int, *, done: int = 0) -> None:
+        """Draw a new bar for an epoch, counted from 0, of which `done` steps are already done."""
         self.bar.close()
-        self.bar = self._open_bar(epoch)
+        self.epoch = epoch
+        self.bar = self._open_bar(epoch, done)
 
     def step(self, step: int, *, loss: float, learning_rate: float, norm: float, tokens: int, model: nn.Module) -> None:
         """Record one optimiser step; gradients must still be in place."""
@@ -72,13 +90,18 @@ class Monitor:
         """Record the metrics of validation and say them on a line of their own."""
         for name, value in metrics.items():
             self.writer.add_scalar(f"validation/{name}", value, step)
-        figures = ", ".join(f"{name} {100 * value:.2f} %" for name, value in metrics.items())
+        figures = ", ".join(f"{_NAMES.get(name, name)} {100 * value:.2f} %" for name, value in metrics.items())
         self.bar.close()
         if self.show:
-            tqdm.write(f"  validation: {figures}{note}", file=sys.stderr)
+            tqdm.write(f"  epoch {self.epoch + 1}: validation {figures}{note}", file=sys.stderr)
 
-    def _open_bar(self, epoch: int) -> "tqdm[None]":
+    def flush(self) -> None:
+        """Write what was recorded so far, so that no kill can take it."""
+        self.writer.flush()
+
+    def _open_bar(self, epoch: int, done: int) -> "tqdm[None]":
         return tqdm(
+            initial=done,
             total=self.steps_per_epoch,
             desc=f"epoch {epoch + 1}",
             unit="step",

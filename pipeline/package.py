@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ if __name__ == "__main__":
 
 import click
 
-from export.artifact.layout import ALL_FILES, ArtifactError
+from export.artifact.layout import ALL_FILES, TOLD_FILES, ArtifactError
 from export.artifact.pack import write_artifact
 from export.contract import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TOKENIZER_JSON_FILE
 from export.errors import FerryError
@@ -80,21 +81,34 @@ def package(run: Path, version: str, artifacts: Path) -> Packaged:
         raise ValueError(problems[0])
     record = read_record(run, TRAIN_FOLDER, TRAIN_RECORD, stage="train")
     proven, verification = _proven_files(run)
+    told = _told_files(run, record)
     if verification["inputs"].get("record") != record_hash(record):
         raise NotProvenError(f"{run / TRAIN_FOLDER / TRAIN_RECORD} was changed after verification. Verify again.")
     problems = artifact_name_problems(record["name"], "the artifact's name")
     if problems:
         raise ValueError(problems[0])
     target = artifacts / record["name"] / version
-    if target.exists():
-        with tempfile.TemporaryDirectory() as scratch:
-            write_artifact(Path(scratch), proven, version=version, record=record, verification=verification)
-            _compare(Path(scratch), target)
-        return Packaged(target, skipped=True)
-    with new_folder(target, replace=False) as work:
-        write_artifact(work, proven, version=version, record=record, verification=verification)
-        _check_in_fresh_process(work)
-    return Packaged(target, skipped=False)
+    write = partial(write_artifact, proven=proven, told=told, version=version, record=record, verification=verification)
+    if not target.exists():
+        try:
+            with new_folder(target, replace=False) as work:
+                write(work)
+                _check_in_fresh_process(work)
+            return Packaged(target, skipped=False)
+        except FileExistsError:
+            # Another process has packaged this version meanwhile.
+            if not target.exists():
+                raise
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            write(Path(scratch))
+        except OSError as error:
+            raise FerryError(
+                f"the temporary folder {scratch} can't be written: {error.strerror}. "
+                "Make room there, or name another one in the environment's TMPDIR."
+            ) from error
+        _compare(Path(scratch), target)
+    return Packaged(target, skipped=True)
 
 
 def _proven_files(run: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
@@ -121,6 +135,15 @@ def _proven_files(run: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     return proven, verification
 
 
+def _told_files(run: Path, record: dict[str, Any]) -> dict[str, bytes]:
+    """Read the evaluation and its pictures, each with the hash that the record of training has."""
+    told = {name: (run / TRAIN_FOLDER / name).read_bytes() for name in TOLD_FILES}
+    for name, data in told.items():
+        if record["files"][name] != sha256_bytes(data):
+            raise NotProvenError(f"{run / TRAIN_FOLDER / name} was changed while it was read. Package again.")
+    return told
+
+
 def _compare(fresh: Path, target: Path) -> None:
     """Raise unless the existing version holds just what would be packaged now."""
     present = {path.name for path in target.iterdir()} if target.is_dir() else set()
@@ -131,7 +154,8 @@ def _compare(fresh: Path, target: Path) -> None:
     following = _next_version(target)
     raise VersionTakenError(
         f"{target} exists with other bytes and is never changed. "
-        f"The next free version is {following}: `make package VERSION={following}`."
+        f"The next free version is {following}: give VERSION={following} to the same make, "
+        "or --version to ferry package."
     )
 
 

@@ -1,25 +1,54 @@
 """The run folder: one sub-folder a stage, each with a record of what it was made from."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from export.artifact.layout import TOLD_FILES
 from export.contract import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TOKENIZER_JSON_FILE, canonical_json
-from export.files import read_json, sha256_bytes, sha256_file
+from export.files import read_json, recover_folder, sha256_bytes, sha256_file
 from export.model import CONFIG_FILE, WEIGHTS_FILE
 from export.onnx_export import ONNX_FILE
 from export.torchscript import TORCHSCRIPT_FILE
+from pipeline.data.test_split import TEST_SPLIT_FILE
+from pipeline.lock import locked
 
 ROOT = Path(__file__).resolve().parent.parent
 
 TRAIN_FOLDER, TRAIN_RECORD = "train", "train.json"
 EXPORT_FOLDER, EXPORT_RECORD = "export", "export.json"
 VERIFY_FOLDER, VERIFY_RECORD = "verify", "verification.json"
+# An unfinished training.
+CHECKPOINT_FOLDER = "checkpoint"
 
 # The files that the record of a stage lists, each with its hash.
 STAGE_FILES = {
-    TRAIN_RECORD: {CONFIG_FILE, WEIGHTS_FILE, TOKENIZER_FILE, TOKENIZER_JSON_FILE, TOKENIZER_CONFIG_FILE},
+    TRAIN_RECORD: {
+        *(CONFIG_FILE, WEIGHTS_FILE, TOKENIZER_FILE, TOKENIZER_JSON_FILE, TOKENIZER_CONFIG_FILE),
+        *TOLD_FILES,
+        TEST_SPLIT_FILE,
+    },
     EXPORT_RECORD: {TORCHSCRIPT_FILE, ONNX_FILE},
 }
+
+
+@contextmanager
+def exclusive(run: Path) -> Iterator[None]:
+    """Be the only stage that writes into the run folder, and clear what killed ones left there.
+
+    Packaging takes no lock: it only reads, and each of its bytes is bound by hash to one verification, so that a stage
+    that writes meanwhile can make it refuse but never err; and it need not wait for a long training to end.
+
+    Raises:
+        LockedError: if another process works in the folder.
+        FerryError: if the folder can't be written.
+        ValueError: if `run` is no folder.
+    """
+    with locked(run):
+        for folder in (TRAIN_FOLDER, EXPORT_FOLDER, VERIFY_FOLDER):
+            recover_folder(run / folder)
+        yield
 
 
 def is_current(record_file: Path, inputs: dict[str, str]) -> bool:
@@ -78,7 +107,7 @@ def record_hash(trained: dict[str, Any]) -> str:
         ValueError: if the record lacks a part.
     """
     try:
-        told = {key: trained[key] for key in ("name", "config", "data", "metrics", "golden_texts")}
+        told = {key: trained[key] for key in ("name", "config", "data", "metrics", "golden_texts", "files")}
     except KeyError as missing:
         raise ValueError(f"{TRAIN_RECORD} was damaged: {missing} is missing. Run `ferry train` again.") from None
     return sha256_bytes(canonical_json(told).encode())

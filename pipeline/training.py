@@ -1,23 +1,25 @@
 """The training loop: AdamW, a schedule, clipping, a guard against numbers that are none, the best weights kept."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from export.contract import MASK_ID, RESERVED_IDS
 from export.errors import FerryError
 from export.model import serialise_weights
-from export.tokenizer import Encoding, pad_batch
+from pipeline.checkpoint import Checkpoint
 from pipeline.config import TrainingConfig
-from pipeline.data.batching import cut_batches, length_buckets
+from pipeline.data.batching import length_buckets
+from pipeline.data.examples import Examples
 from pipeline.monitor import Monitor
 from pipeline.schedules import SCHEDULES
-from pipeline.tasks.text_classification import TextClassification
+from pipeline.tasks import Task
 
 
 class DivergedError(FerryError):
@@ -25,29 +27,8 @@ class DivergedError(FerryError):
 
 
 @dataclass(frozen=True)
-class Examples:
-    """A split that the model can read: token ids, and one target a row."""
-
-    encodings: list[Encoding]
-    targets: npt.NDArray[np.int64]
-
-    def __post_init__(self) -> None:
-        assert len(self.encodings) == len(self.targets)
-
-    @property
-    def lengths(self) -> list[int]:
-        return [len(encoding.ids) for encoding in self.encodings]
-
-    def batch(self, rows: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-        """Return input_ids (B, T), attention_mask (B, T) and targets (B,) of some rows, all int64."""
-        input_ids, attention_mask = pad_batch([self.encodings[row] for row in rows])
-        tensors = (input_ids, attention_mask, self.targets[list(rows)])
-        return tuple(torch.from_numpy(tensor).to(device) for tensor in tensors)  # type: ignore[return-value]
-
-
-@dataclass(frozen=True)
 class Fitted:
-    """The best epoch of a training: its weights lie in the checkpoint file."""
+    """The best epoch of a training: its weights lie in the weights file."""
 
     best_epoch: int
     epochs: int
@@ -57,21 +38,25 @@ class Fitted:
 
 def fit(
     model: nn.Module,
-    task: TextClassification,
+    task: Task,
     train: Examples,
-    validation: Examples,
+    validate: Callable[[nn.Module], dict[str, float]],
     config: TrainingConfig,
     *,
     weights_file: Path,
     log_folder: Path,
+    checkpoint: Checkpoint,
     show: bool = True,
 ) -> Fitted:
     """Train a model and leave the weights of its best epoch in `weights_file`.
 
-    Afterwards the model holds the weights of the last epoch, not of the best.
+    Goes on where the state in `checkpoint` stands. Afterwards the model holds the weights of the last epoch, not of the
+    best. `validate` gives the metrics of the validation split, the task's best metric among them.
 
     Raises:
         DivergedError: names the first parameter that is not finite.
+        StoppedError: if a signal has ended the training; its state is written.
+        CheckpointError: if the state can't be written or read.
         ValueError: if a text is longer than a batch may be.
     """
     device = torch.device(config.device)
@@ -79,49 +64,82 @@ def fit(
     optimizer = torch.optim.AdamW(
         parameter_groups(model, config.weight_decay), lr=config.learning_rate, betas=(0.9, 0.98), fused=True
     )
-    plans = [
-        length_buckets(train.lengths, batch_tokens=config.batch_tokens, seed=config.seed, epoch=epoch)
-        for epoch in range(config.epochs)
-    ]
-    total = sum(len(plan) for plan in plans)
+    lengths = train.lengths.tolist()
+
+    def plan(epoch: int) -> list[list[int]]:
+        return length_buckets(lengths, batch_tokens=config.batch_tokens, seed=config.seed, epoch=epoch)
+
+    # Every epoch cuts the same lengths, so every epoch has as many steps.
+    steps_per_epoch = len(plan(0))
+    total = config.epochs * steps_per_epoch
     schedule = SCHEDULES[config.schedule]
-    step = 0
-    best_epoch = -1
-    best: dict[str, float] = {}
-    with Monitor(log_folder, steps_per_epoch=len(plans[0]), threads=config.threads, show=show) as monitor:
-        for epoch, plan in enumerate(plans):
-            monitor.start_epoch(epoch)
+    now = checkpoint.begin(model, optimizer)
+    if now.step and show:
+        tqdm.write(f"  going on behind step {now.step} of {total}", file=sys.stderr)
+    with (
+        Monitor(
+            log_folder, steps_per_epoch=steps_per_epoch, threads=config.threads, first_step=now.step, show=show
+        ) as monitor,
+        checkpoint.interruption,
+    ):
+        while now.epoch < config.epochs and now.epoch - now.best_epoch <= config.patience:
+            monitor.start_epoch(now.epoch, done=now.batch)
             model.train()
-            for rows in plan:
-                learning_rate = config.learning_rate * schedule(step, config.warmup_steps, total)
+            for rows in plan(now.epoch)[now.batch :]:
+                learning_rate = config.learning_rate * schedule(now.step, config.warmup_steps, total)
                 for group in optimizer.param_groups:
                     group["lr"] = learning_rate
-                input_ids, attention_mask, targets = train.batch(rows, device)
+                input_ids, attention_mask, targets = (
+                    torch.from_numpy(tensor).to(device) for tensor in train.batch(rows)
+                )
                 optimizer.zero_grad()
-                loss = task.loss(model(input_ids, attention_mask), targets)
+                loss = task.loss(model(drop_tokens(input_ids, config.token_dropout), attention_mask), targets)
                 loss.backward()  # type: ignore[no-untyped-call]
                 norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
                 loss_value, norm_value = loss.item(), norm.item()
-                guard(model, step=step, loss=loss_value, norm=norm_value)
+                guard(model, step=now.step, loss=loss_value, norm=norm_value)
                 optimizer.step()
                 monitor.step(
-                    step,
+                    now.step,
                     loss=loss_value,
                     learning_rate=learning_rate,
                     norm=norm_value,
                     tokens=int(attention_mask.sum()),
                     model=model,
                 )
-                step += 1
-            metrics = task.score(predict(model, validation, batch_tokens=config.batch_tokens), validation.targets)
-            better = not best or metrics[task.best_metric] > best[task.best_metric]
+                now.step += 1
+                now.batch += 1
+                if checkpoint.is_due(now.step):
+                    monitor.flush()
+                    checkpoint.save(model, optimizer, now)
+            metrics = validate(model)
+            better = not now.best or metrics[task.best_metric] > now.best[task.best_metric]
             if better:
-                best_epoch, best = epoch, metrics
-                weights_file.write_bytes(serialise_weights(model))
-            monitor.validated(step, metrics, note=", the best so far" if better else "")
-            if epoch - best_epoch >= config.patience:
-                break
-    return Fitted(best_epoch=best_epoch, epochs=epoch + 1, steps=step, validation=best)
+                now.best_epoch, now.best, now.best_weights = now.epoch, metrics, serialise_weights(model)
+            # The last step that it judges: what TensorBoard shows of later ones goes when the training is resumed.
+            monitor.validated(now.step - 1, metrics, note=", the best so far" if better else "")
+            now.epoch, now.batch = now.epoch + 1, 0
+            monitor.flush()
+            checkpoint.save(model, optimizer, now)
+    if now.epoch < config.epochs and show:
+        tqdm.write(f"  stopped: no better epoch among the last {config.patience} (training.patience)", file=sys.stderr)
+    weights_file.write_bytes(now.best_weights)
+    return Fitted(best_epoch=now.best_epoch, epochs=now.epoch, steps=now.step, validation=now.best)
+
+
+def drop_tokens(input_ids: Tensor, share: float) -> Tensor:
+    """Replace a random share of the pieces of texts by the reserved mask id; reserved ids stay.
+
+    Source: "Deep Unordered Composition Rivals Syntactic Methods for Text Classification", section 3 (word dropout).
+
+    Args:
+        input_ids: (B, T) int64.
+        share: 0 … 1; at 0 no random number is drawn.
+    """
+    if share == 0:
+        return input_ids
+    dropped = torch.rand(input_ids.shape, device=input_ids.device) < share
+    return input_ids.masked_fill(dropped & (input_ids > max(RESERVED_IDS.values())), MASK_ID)
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
@@ -157,25 +175,3 @@ def guard(model: nn.Module, *, step: int, loss: float, norm: float) -> None:
         f"training diverged at step {step}: {culprit} is not finite (loss {loss}, gradient norm {norm}). "
         "Lower training.learning_rate, or raise training.warmup_steps."
     )
-
-
-def predict(
-    model: nn.Module, examples: Examples, *, batch_tokens: int, progress: str | None = None
-) -> npt.NDArray[np.float32]:
-    """Run a model over a split in eval mode and return its logits, (N, labels) float32, in the split's order."""
-    device = next(model.parameters()).device
-    lengths = examples.lengths
-    rows = sorted(range(len(lengths)), key=lengths.__getitem__)
-    batches = cut_batches(rows, lengths, batch_tokens=batch_tokens)
-    was_training = model.training
-    model.eval()
-    with torch.inference_mode():
-        parts = []
-        for batch in tqdm(batches, desc=progress, unit="batch", leave=False, disable=None if progress else True):
-            input_ids, attention_mask, _ = examples.batch(batch, device)
-            parts.append(model(input_ids, attention_mask).float().cpu().numpy())
-    model.train(was_training)
-    logits = np.concatenate(parts)
-    ordered = np.empty_like(logits)
-    ordered[[row for batch in batches for row in batch]] = logits
-    return ordered

@@ -18,17 +18,19 @@ import click
 import numpy as np
 from tqdm import tqdm
 
+from export.artifact.layout import VERIFIED_FILES
 from export.contract import TOKENIZER_FILE
 from export.errors import FerryError
 from export.files import dump_json, new_folder, read_json, sha256_bytes
-from export.model import CONFIG_FILE, model_labels, model_limits
+from export.model import CONFIG_FILE, model_limits
 from export.proof import report
 from export.proof.prove import Proof, prove, runtime_versions
 from export.proof.runtimes import select_backends
 from export.proof.task_metrics import TestBatch
-from export.tokenizer import Tokenizer, pad_batch
+from export.tokenizer import Tokenizer
 from pipeline.data.batching import cut_batches
-from pipeline.data.dataset import Dataset, load_dataset
+from pipeline.data.dataset import Split
+from pipeline.data.test_split import TEST_SPLIT_FILE, read_test_split
 from pipeline.run import (
     EXPORT_FOLDER,
     EXPORT_RECORD,
@@ -36,10 +38,12 @@ from pipeline.run import (
     TRAIN_RECORD,
     VERIFY_FOLDER,
     VERIFY_RECORD,
+    exclusive,
     read_record,
     record_hash,
     source_hash,
 )
+from pipeline.tasks import TASKS
 
 BATCH_TOKENS = 4096
 
@@ -80,7 +84,13 @@ def verify(run: Path, *, providers: Sequence[str] = ("cpu",), show: bool = True)
     Raises:
         ValueError: if the run lacks an earlier stage or holds a stale one, a provider is unknown, or CUDA is asked for
             and can't run.
+        LockedError: if another process works in the run folder.
     """
+    with exclusive(run):
+        return _verify(run, providers, show=show)
+
+
+def _verify(run: Path, providers: Sequence[str], *, show: bool) -> Verification:
     backends = select_backends(providers)
     trained = read_record(run, TRAIN_FOLDER, TRAIN_RECORD, stage="train")
     exported = read_record(run, EXPORT_FOLDER, EXPORT_RECORD, stage="export")
@@ -90,16 +100,12 @@ def verify(run: Path, *, providers: Sequence[str] = ("cpu",), show: bool = True)
             f"{run / EXPORT_FOLDER} was exported from another checkpoint or by other code than there is now. "
             f"Run `ferry export --run {run}` again."
         )
-    files = _read_files(run, trained["files"], exported["files"])
-    dataset = load_dataset(trained["data"]["name"])
-    if dataset.sha256 != trained["data"]["sha256"]:
-        raise ValueError(
-            f"the data set {dataset.name} is not the one of this run. Run `ferry train --run {run}` again."
-        )
+    hashes = {TRAIN_FOLDER: trained["files"], EXPORT_FOLDER: exported["files"]}
+    files = _read_files(run, hashes)
     asked = {
         "inputs": {
             "files": {name: sha256_bytes(data) for name, data in files.items()},
-            "data": dataset.sha256,
+            "test_split": trained["files"][TEST_SPLIT_FILE],
             "record": record_hash(trained),
             "source": source,
         },
@@ -112,7 +118,7 @@ def verify(run: Path, *, providers: Sequence[str] = ("cpu",), show: bool = True)
 
     proof = prove(
         files.__getitem__,
-        _test_batches(files, dataset),
+        _test_batches(files, read_test_split(run / TRAIN_FOLDER / TEST_SPLIT_FILE)),
         backends=backends,
         recorded_accuracy=trained["metrics"]["test"]["accuracy"],
         track=_Progress(show),
@@ -135,13 +141,13 @@ class _Progress:
         return bar
 
 
-def _read_files(run: Path, trained: dict[str, str], exported: dict[str, str]) -> dict[str, bytes]:
-    """Read every file once, so that the bytes that are judged are the bytes that were hashed."""
+def _read_files(run: Path, hashes: dict[str, dict[str, str]]) -> dict[str, bytes]:
+    """Read every file that is judged once, so that the bytes that are judged are the bytes that were hashed."""
     files = {}
-    for folder, hashes in ((TRAIN_FOLDER, trained), (EXPORT_FOLDER, exported)):
-        for name, sha256 in hashes.items():
+    for folder, own in hashes.items():
+        for name in own.keys() & set(VERIFIED_FILES):
             data = (run / folder / name).read_bytes()
-            if sha256_bytes(data) != sha256:
+            if sha256_bytes(data) != own[name]:
                 raise ValueError(f"{run / folder / name} was changed while it was read. Verify again.")
             files[name] = data
     return files
@@ -157,21 +163,15 @@ def _earlier_answer(file: Path, asked: dict[str, Any], providers: Sequence[str])
     return record if same and all(record["providers"][name] == report.VERIFIED for name in providers) else None
 
 
-def _test_batches(files: dict[str, bytes], dataset: Dataset) -> list[TestBatch]:
+def _test_batches(files: dict[str, bytes], split: Split) -> list[TestBatch]:
     """Cut the test split into batches of similar length, from the shortest to the longest."""
     config = json.loads(files[CONFIG_FILE])
-    if dataset.labels != model_labels(config):
-        raise ValueError(
-            f"{CONFIG_FILE} has other labels, or another order, than the data set {dataset.name}. Train again."
-        )
     tokenizer = Tokenizer(files[TOKENIZER_FILE], max_length=model_limits(config).max_length)
-    encodings = tokenizer.encode_batch(dataset.test.texts)
-    lengths = [len(encoding.ids) for encoding in encodings]
-    rows = sorted(range(len(lengths)), key=lengths.__getitem__)
+    examples = TASKS[config["task"]].encode(tokenizer, split)
+    rows = np.argsort(examples.lengths, kind="stable").tolist()
     batches = []
-    for batch in cut_batches(rows, lengths, batch_tokens=BATCH_TOKENS):
-        input_ids, attention_mask = pad_batch([encodings[row] for row in batch])
-        labels = np.array([dataset.test.labels[row] for row in batch], np.int64)
+    for batch in cut_batches(rows, examples.lengths.tolist(), batch_tokens=BATCH_TOKENS):
+        input_ids, attention_mask, labels = examples.batch(batch)
         batches.append(TestBatch(input_ids=input_ids, attention_mask=attention_mask, labels=labels))
     return batches
 

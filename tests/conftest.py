@@ -1,5 +1,6 @@
 """One small job carried all the way once; tests read it, and copy what they want to break."""
 
+import random
 import shutil
 from pathlib import Path
 
@@ -72,6 +73,53 @@ def other_artifact(tmp_path_factory, small_run) -> Path:
     text = SMALL.format(attention="sdpa", position="learned")
     config.write_text(text.replace("[training]", "[training]\nseed = 1"))
     train(config, folder / "run", show=False)
+    export(folder / "run", show=False)
+    assert verify(folder / "run", show=False).passed
+    return package(folder / "run", "1.0.0", folder / "artifacts").folder
+
+
+TAGS = """
+name = "tags"
+[tokenizer]
+vocab_size = 400
+[model]
+max_len = 20
+dim = 32
+num_layers = 1
+num_heads = 2
+hidden_dim = 64
+[training]
+threads = 1
+epochs = 12
+batch_tokens = 1024
+learning_rate = 5e-3
+warmup_steps = 10
+[package]
+golden_texts = ["play some jazz in berlin", "stop"]
+"""
+_VERBS, _KINDS, _PLACES = ("play", "find", "book"), ("jazz", "soft rock", "blues"), ("berlin", "new york", "rome")
+
+
+def conll_rows(count: int, seed: int) -> str:
+    """Sentences such as "play some soft rock in berlin" with their BIO tags."""
+    generator = random.Random(seed)
+    sentences = []
+    for _ in range(count):
+        words = [(generator.choice(_VERBS), "O"), *[("some", "O")] * generator.randint(0, 2)]
+        for text, kind in ((generator.choice(_KINDS), "kind"), (generator.choice(_PLACES), "place")):
+            words += [(word, f"{'I' if place else 'B'}-{kind}") for place, word in enumerate(text.split())]
+            words += [("in", "O")] if kind == "kind" else []
+        sentences.append("".join(f"{word}\t{tag}\n" for word, tag in words))
+    return "\n".join(sentences)
+
+
+@pytest.fixture(scope="session")
+def tagging_artifact(tmp_path_factory) -> Path:
+    """An artifact that labels words, carried all the way from a CoNLL file. Read only."""
+    folder = tmp_path_factory.mktemp("tagging")
+    (folder / "tags.toml").write_text(TAGS)
+    (folder / "music.conll").write_text(conll_rows(400, seed=0))
+    train(folder / "tags.toml", folder / "run", data={"train": (str(folder / "music.conll"),)}, show=False)
     export(folder / "run", show=False)
     assert verify(folder / "run", show=False).passed
     return package(folder / "run", "1.0.0", folder / "artifacts").folder

@@ -155,11 +155,24 @@ def pool_row(x: Tensor, pooling: str) -> Tensor:
 
 def classify_row(ids: list[int], weights: dict[str, Tensor], config: dict[str, object], pooling: str) -> Tensor:
     """The text classifier on the kept tokens of one row -> (num_labels,) float64. `weights` is its state_dict."""
+    return _head(pool_row(_encode(ids, weights, config), pooling), weights, config)
+
+
+def tag_row(ids: list[int], weights: dict[str, Tensor], config: dict[str, object]) -> Tensor:
+    """The token tagger on the kept tokens of one row -> (tokens, num_labels) float64. `weights` is its state_dict."""
+    rows = [_head(vector, weights, config) for vector in _encode(ids, weights, config)]
+    return torch.stack(rows) if rows else torch.empty(0, 0, dtype=torch.float64)
+
+
+def _encode(ids: list[int], weights: dict[str, Tensor], config: dict[str, object]) -> Tensor:
     prefix = "encoder."
     inner = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
+    return encoder_row(ids, inner, config)
+
+
+def _head(vector: Tensor, weights: dict[str, Tensor], config: dict[str, object]) -> Tensor:
     weights = {name: tensor.double() for name, tensor in weights.items()}
-    pooled = pool_row(encoder_row(ids, inner, config), pooling)
     if "head.4.weight" not in weights:
-        return linear(pooled, weights, "head.1")
-    hidden = activate(linear(pooled, weights, "head.1"), str(config["activation"]))
+        return linear(vector, weights, "head.1")
+    hidden = activate(linear(vector, weights, "head.1"), str(config["activation"]))
     return linear(hidden, weights, "head.4")

@@ -17,7 +17,10 @@ def make(tmp_path):
     """Run make in a folder that holds the Makefile and nothing else."""
     shutil.copy(ROOT / "Makefile", tmp_path)
     # A make that runs these tests passes its own options and variables on.
-    environment = {key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    of_make = {"MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
+    variables_of_ours = {"CONFIG", "RUN", "VERSION", "ARTIFACTS", "PYTHON"}
+    own = {"DATA", "VALIDATION", "TEST", "TEXT", "LABEL", "NONE_LABEL", "NAME"}
+    environment = {key: value for key, value in os.environ.items() if key not in of_make | variables_of_ours | own}
 
     def run(*arguments, **variables):
         return subprocess.run(
@@ -30,7 +33,19 @@ def make(tmp_path):
 def test_help_names_the_interface(make):
     result = make("help")
     assert result.returncode == 0
-    for word in ("train", "export", "verify", "package", "test", "CONFIG", "RUN", "VERSION", "PROVIDERS", "PYTHON"):
+    for word in (
+        "train",
+        "export",
+        "verify",
+        "package",
+        "test",
+        "CONFIG",
+        "RUN",
+        "VERSION",
+        "PROVIDERS",
+        "PYTHON",
+        "RESTART",
+    ):
         assert word in result.stdout
 
 
@@ -62,11 +77,62 @@ def test_unknown_onnx_runtime_is_refused_first(make, tmp_path, wrong):
     assert not (tmp_path / ".venv").exists()
 
 
-@pytest.mark.parametrize("name", ["CONFIG", "RUN", "VERSION", "PROVIDERS"])
+@pytest.mark.parametrize("wrong", ["0", "yes", "1 1 2"])
+def test_restart_is_1_or_nothing(make, wrong):
+    result = make("help", f"RESTART={wrong}")
+    assert result.returncode == 2
+    assert f"RESTART must be 1 or empty; got '{wrong}'" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["CONFIG", "RUN", "VERSION", "ARTIFACTS", "PROVIDERS"])
 def test_empty_variable_is_refused(make, name):
     result = make("train", f"{name}=")
     assert result.returncode == 2
     assert f"{name} must not be empty" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("data", "run"),
+    [
+        ("mails.csv", "mails"),
+        ("../mails.csv", "mails"),
+        ("data/my mails/train.csv", "my_mails-train"),
+        ("/somewhere/clinc150/", "somewhere-clinc150"),
+        (".", "data"),
+        ("./", "data"),
+        ("..", "data"),
+        ("../..", "data"),
+        ("mails/..", "data"),
+        ("/", "data"),
+        ("mails/.csv", "data"),
+        ("./mails", "mails"),
+    ],
+)
+def test_own_data_names_the_run_and_leaves_the_configuration_to_its_kind(make, data, run):
+    result = make("help", f"DATA={data}")
+    assert result.returncode == 0
+    assert f"[runs/{run}]" in result.stdout
+    assert "CONFIG=FILE       configuration of the run      []" in result.stdout
+
+
+def recipe(make, tmp_path, *arguments, **variables):
+    """The line that `make train` would run."""
+    for name in ("pyproject.toml", "constraints.txt"):
+        (tmp_path / name).touch()
+    return make("-n", "train", *arguments, **variables).stdout.splitlines()[-1].split()
+
+
+def test_own_data_is_passed_on_in_quotes(make, tmp_path):
+    line = recipe(make, tmp_path, "DATA=my data/a b.csv", "TEXT=the text", "NONE_LABEL=none", "NAME=n", "RESTART=1")
+    assert line[1:] == [
+        *("train", "--run", '"$RUN"', "--data", '"$DATA"', "--text", '"$TEXT"', "--none-label", '"$NONE_LABEL"'),
+        *("--name", '"$NAME"', "--restart"),
+    ]
+
+
+def test_own_data_comes_from_the_command_line_alone(make, tmp_path):
+    line = recipe(make, tmp_path, NAME="the host", TEST="1", DATA="x")
+    assert line[1:] == ["train", "--config", '"$CONFIG"', "--run", '"$RUN"', "--resume"]
 
 
 def test_quotes_are_no_syntax(make, tmp_path):
@@ -84,12 +150,14 @@ def test_stages_keep_their_order_in_parallel(make, tmp_path):
         script = tmp_path / ".venv" / "bin" / path
         script.write_text('#!/bin/sh\n[ "$1" = train ] && sleep 0.2\necho "$(basename "$0") $*" >> log\n')
         script.chmod(0o755)
+    assert make("train", "RESTART=1").returncode == 0
     result = make("package", "verify", "export", "train", "-j4", "RUN=a run", "VERSION=2", "PROVIDERS=cpu cuda")
     assert result.returncode == 0, result.stderr
     stages = [line for line in (tmp_path / "log").read_text().splitlines() if line.startswith("ferry")]
     assert stages == [
-        "ferry train --config pipeline/configs/default.toml --run a run",
+        "ferry train --config pipeline/configs/default.toml --run runs/default --restart",
+        "ferry train --config pipeline/configs/default.toml --run a run --resume",
         "ferry export --run a run",
         "ferry verify --run a run --provider cpu --provider cuda",
-        "ferry package --run a run --version 2",
+        "ferry package --run a run --version 2 --artifacts artifacts",
     ]

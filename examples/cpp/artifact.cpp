@@ -39,6 +39,8 @@ bool is(const json& value, Kind kind) {
             return value.is_array();
         case Kind::string:
             return value.is_string();
+        case Kind::string_or_null:
+            return value.is_string() || value.is_null();
         case Kind::whole_number:
             return value.is_number_unsigned() && value.get<std::uint64_t>() < (std::uint64_t{1} << 31);
         case Kind::number:
@@ -55,12 +57,27 @@ std::string name_of(Kind kind) {
             return "a list";
         case Kind::string:
             return "a string";
+        case Kind::string_or_null:
+            return "a string or null";
         case Kind::whole_number:
             return "a whole number";
         case Kind::number:
             return "a number";
     }
     return "";
+}
+
+// Append the numbers of `value`, which lies `axis` lists deep; false unless it has the tensor's shape.
+bool fill(Tensor<double>& tensor, const json& value, Kind kind, std::size_t axis) {
+    if (axis == tensor.shape.size()) {
+        if (!is(value, kind)) {
+            return false;
+        }
+        tensor.values.push_back(value);
+        return true;
+    }
+    return value.is_array() && static_cast<std::int64_t>(value.size()) == tensor.shape[axis] &&
+           std::ranges::all_of(value, [&](const json& inner) { return fill(tensor, inner, kind, axis + 1); });
 }
 
 std::string join(const std::vector<std::string>& keys, std::size_t count) {
@@ -131,38 +148,27 @@ const json& get(const json& document, const std::string& file, Kind kind, const 
     return *value;
 }
 
-std::vector<double> get_numbers(const json& document, const std::string& file, Kind kind, const std::string& key) {
-    std::vector<double> numbers;
-    for (const json& value : get(document, file, Kind::list, {key})) {
-        if (!is(value, kind)) {
-            throw ArtifactError(file + ": " + key + " must be a list of numbers.");
-        }
-        numbers.push_back(value);
+Tensor<double> get_tensor(const json& document, const std::string& file, Kind kind, const std::string& key,
+                          std::size_t rank) {
+    const json& lists = get(document, file, Kind::list, {key});
+    Tensor<double> tensor;
+    const json* first = &lists;
+    while (tensor.shape.size() < rank) {
+        const bool filled = first && first->is_array() && !first->empty();
+        tensor.shape.push_back(filled ? static_cast<std::int64_t>(first->size()) : 0);
+        first = filled ? &first->front() : nullptr;
     }
-    return numbers;
-}
-
-Matrix<double> get_matrix(const json& document, const std::string& file, Kind kind, const std::string& key) {
-    const json& rows = get(document, file, Kind::list, {key});
-    Matrix<double> matrix;
-    matrix.rows = static_cast<std::int64_t>(rows.size());
-    for (const json& row : rows) {
-        if (!row.is_array() || row.size() != rows.front().size() ||
-            !std::ranges::all_of(row, [&](const json& value) { return is(value, kind); })) {
-            throw ArtifactError(file + ": " + key + " must be a list of equally long lists of numbers.");
-        }
-        matrix.columns = static_cast<std::int64_t>(row.size());
-        for (const json& value : row) {
-            matrix.values.push_back(value);
-        }
+    if (!fill(tensor, lists, kind, 0)) {
+        throw ArtifactError(file + ": " + key + " must hold numbers in equally long lists, " + std::to_string(rank) +
+                            " deep.");
     }
-    return matrix;
+    return tensor;
 }
 
 json parse_json(std::string_view bytes, const std::string& file) {
     json document = json::parse(bytes, nullptr, false);
-    // The library overlooks a byte-order mark, which JSON does not allow.
-    if (document.is_discarded() || bytes.starts_with("\xef\xbb\xbf")) {
+    // The library overlooks a byte-order mark and what follows a NUL; JSON allows neither.
+    if (document.is_discarded() || bytes.starts_with("\xef\xbb\xbf") || bytes.find('\0') != bytes.npos) {
         throw ArtifactError(file + " is not valid JSON. Fetch the artifact again.");
     }
     return document;

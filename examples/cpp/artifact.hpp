@@ -5,15 +5,16 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "tensor.hpp"
+
 namespace ferry {
 
-inline constexpr std::int64_t format = 1;
+inline constexpr std::int64_t format = 2;
 
 // The artifact is damaged, was changed, or can't be used by this program. A caller's mistake is std::invalid_argument.
 class ArtifactError : public std::runtime_error {
@@ -21,31 +22,14 @@ public:
     using std::runtime_error::runtime_error;
 };
 
-// Row-major; `values` holds rows * columns of them.
-template <typename Value>
-struct Matrix {
-    std::int64_t rows = 0;
-    std::int64_t columns = 0;
-    std::vector<Value> values;
-
-    std::span<const Value> row(std::int64_t index) const {
-        return std::span(values).subspan(static_cast<std::size_t>(index * columns), static_cast<std::size_t>(columns));
-    }
-    std::string shape() const {
-        return std::string("(").append(std::to_string(rows)).append(", ").append(std::to_string(columns)).append(")");
-    }
-};
-
-enum class Kind { object, list, string, whole_number, number };
+enum class Kind { object, list, string, string_or_null, whole_number, number };
 
 // Look a value up and check its kind; whole numbers lie in 0 ... 2^31 - 1. `file` is named in the error.
 const nlohmann::json& get(const nlohmann::json& document, const std::string& file, Kind kind,
                           const std::vector<std::string>& keys);
-// A list of numbers.
-std::vector<double> get_numbers(const nlohmann::json& document, const std::string& file, Kind kind,
-                                const std::string& key);
-// A list of equally long lists of numbers.
-Matrix<double> get_matrix(const nlohmann::json& document, const std::string& file, Kind kind, const std::string& key);
+// Numbers in equally long lists, `rank` deep.
+Tensor<double> get_tensor(const nlohmann::json& document, const std::string& file, Kind kind, const std::string& key,
+                          std::size_t rank);
 nlohmann::json parse_json(std::string_view bytes, const std::string& file);
 
 // A folder whose manifest agrees with SHA256SUMS. No other file is read before it is asked for.

@@ -1,40 +1,49 @@
-// Text to label, with an artifact's TorchScript model.
+// Text to labels, with an artifact's TorchScript model.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "artifact.hpp"
+#include "contract.hpp"
+#include "tensor.hpp"
 #include "tokenizer.hpp"
 
 namespace ferry {
 
 inline constexpr std::size_t batch_size = 32;
 
-// The batch sizes, sequence lengths (padding included) and ids that the model accepts.
-struct Limits {
-    std::int64_t min_batch;
-    std::int64_t min_length;
-    std::int64_t max_length;
-    std::int64_t min_id;
-    std::int64_t max_id;
+// The most probable label and its probability in 0 ... 1; no label where that is below the artifact's threshold.
+struct Decision {
+    std::optional<std::string> label;
+    double probability = 0;
 };
 
-// The most probable label, its probability in 0 ... 1, and how many pieces of the text were dropped unread.
+// The answer for a text: its ids, and how many of its pieces were dropped unread.
 struct Answer {
-    std::string label;
-    double probability = 0;
+    Decision decision;
+    std::vector<std::int64_t> input_ids;
     std::int64_t dropped = 0;
 };
 
-// Throws std::invalid_argument unless the model accepts this batch, padding included.
-void check_inputs(const Matrix<std::int64_t>& input_ids, const Matrix<std::int64_t>& attention_mask,
-                  const Limits& limits);
+// A word and its answer; no label and probability 0 where truncation dropped it.
+struct Word {
+    std::string word;
+    Decision decision;
+};
+
+// The answers for the words of a text.
+struct Tags {
+    std::vector<Word> words;
+    std::vector<std::int64_t> input_ids;
+    std::int64_t dropped = 0;
+};
 
 // Its const functions may be called by several threads at once.
 class Classifier {
@@ -44,27 +53,34 @@ public:
     explicit Classifier(const std::filesystem::path& folder, int threads = 1);
     ~Classifier();
 
-    // Throws std::invalid_argument if a text is not valid UTF-8.
+    // One label for each text. Throws std::invalid_argument if a text is not valid UTF-8 or the artifact tags words.
     std::vector<Answer> classify(std::span<const std::string> texts) const;
+    // One label for each word. Throws std::invalid_argument if a text is not valid UTF-8 or the artifact tags none.
+    std::vector<Tags> tag(std::span<const std::string> texts) const;
 
-    // (batch, sequence) ids and mask, 1 at a token and 0 at padding -> (batch, labels). The inputs are checked first.
-    Matrix<float> logits(const Matrix<std::int64_t>& input_ids, const Matrix<std::int64_t>& attention_mask) const;
-    Matrix<float> logits(std::span<const Encoding> encodings) const;
+    // Text to ids, and to words where the artifact tags them.
+    Encoding encode(std::string_view text) const;
+    // (batch, sequence) ids and mask, 1 at a token and 0 at padding -> (batch, labels), or (batch, sequence, labels)
+    // of an artifact that tags words. The inputs are checked first.
+    Tensor<float> logits(const Tensor<std::int64_t>& input_ids, const Tensor<std::int64_t>& attention_mask) const;
+    Tensor<float> logits(std::span<const Encoding> encodings) const;
 
     // Softmax over one row of logits.
-    Answer answer(std::span<const float> logits, std::int64_t dropped) const;
+    Decision decide(std::span<const float> logits) const;
+    // The words of row `row` of a batch, with their answers.
+    std::vector<Word> decide_words(const Encoding& encoding, const Tensor<float>& logits, std::size_t row) const;
 
     const Artifact& artifact() const { return artifact_; }
+    const Contract& contract() const { return contract_; }
     const Tokenizer& tokenizer() const { return tokenizer_; }
-    const Limits& limits() const { return limits_; }
-    const std::vector<std::string>& labels() const { return labels_; }
 
 private:
     struct Model;
 
+    void require(Task task, const std::string& advice) const;
+
     Artifact artifact_;
-    std::vector<std::string> labels_;
-    Limits limits_;
+    Contract contract_;
     Tokenizer tokenizer_;
     std::unique_ptr<Model> model_;
 };

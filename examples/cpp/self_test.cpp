@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -20,10 +21,12 @@ std::string number(const char* format, double value) {
     return text;
 }
 
-Matrix<std::int64_t> get_whole_matrix(const json& golden, const std::string& key) {
-    const Matrix<double> matrix = get_matrix(golden, file, Kind::whole_number, key);
-    return {matrix.rows, matrix.columns, {matrix.values.begin(), matrix.values.end()}};
+Tensor<std::int64_t> get_whole_matrix(const json& golden, const std::string& key) {
+    const Tensor<double> tensor = get_tensor(golden, file, Kind::whole_number, key, 2);
+    return {tensor.shape, {tensor.values.begin(), tensor.values.end()}};
 }
+
+std::string told(const std::optional<std::string>& label) { return label ? "the label " + *label : "no label"; }
 
 class Replay {
 public:
@@ -60,56 +63,73 @@ private:
 
     void replay_text(const json& golden, const std::string& what) {
         const std::string text = get(golden, file, Kind::string, {"text"});
-        const Encoding encoding = classifier_.tokenizer().encode(text);
-        const std::vector<double> ids = get_numbers(golden, file, Kind::whole_number, "input_ids");
-        if (!std::ranges::equal(encoding.ids, ids) ||
+        const Encoding encoding = classifier_.encode(text);
+        const Tensor<double> ids = get_tensor(golden, file, Kind::whole_number, "input_ids", 1);
+        if (!std::ranges::equal(encoding.ids, ids.values) ||
             encoding.dropped != get(golden, file, Kind::whole_number, {"dropped"})) {
             fail(what + ": the tokenizer gives other ids.");
             return;
         }
-        const Matrix<float> logits = classifier_.logits(std::span(&encoding, 1));
-        const std::vector<double> wanted = get_numbers(golden, file, Kind::number, "logits");
-        compare(logits, {1, static_cast<std::int64_t>(wanted.size()), wanted}, what);
-        const Answer answer = classifier_.answer(logits.row(0), encoding.dropped);
-        const std::string label = get(golden, file, Kind::string, {"label"});
-        const double probability = get(golden, file, Kind::number, {"probability"});
-        if (answer.label != label) {
-            fail(what + ": wanted the label " + label + "; got " + answer.label + ".");
-        } else if (!(std::abs(answer.probability - probability) <= probability_tolerance_)) {
-            fail(what + ": wanted the probability " + number("%.6f", probability) + "; got " +
-                 number("%.6f", answer.probability) + ".");
+        const Tensor<float> logits = classifier_.logits(std::span(&encoding, 1));
+        // The golden is one text, the answer a batch of one.
+        Tensor<double> wanted = get_tensor(golden, file, Kind::number, "logits", logits.shape.size() - 1);
+        wanted.shape.insert(wanted.shape.begin(), 1);
+        compare(logits, wanted, what);
+        if (classifier_.contract().task == Task::token_classification) {
+            compare_words(classifier_.decide_words(encoding, logits, 0), get(golden, file, Kind::list, {"words"}), what);
+        } else {
+            compare(classifier_.decide(logits.row(0)), golden, what);
         }
     }
 
     void replay_batch(const json& golden, const std::string& what) {
-        const Matrix<std::int64_t> input_ids = get_whole_matrix(golden, "input_ids");
-        const Matrix<std::int64_t> attention_mask = get_whole_matrix(golden, "attention_mask");
-        Matrix<float> logits;
+        const Tensor<std::int64_t> input_ids = get_whole_matrix(golden, "input_ids");
+        const Tensor<std::int64_t> attention_mask = get_whole_matrix(golden, "attention_mask");
+        Tensor<float> logits;
         try {
             logits = classifier_.logits(input_ids, attention_mask);
         } catch (const std::invalid_argument& error) {
             fail(what + ": " + error.what());
             return;
         }
-        compare(logits, get_matrix(golden, file, Kind::number, "logits"), what);
+        compare(logits, get_tensor(golden, file, Kind::number, "logits", logits.shape.size()), what);
     }
 
-    void compare(const Matrix<float>& got, const Matrix<double>& wanted, const std::string& what) {
-        if (got.rows != wanted.rows || got.columns != wanted.columns) {
-            fail(what + ": wanted logits of shape " + wanted.shape() + "; got " + got.shape() + ".");
+    void compare_words(const std::vector<Word>& got, const json& wanted, const std::string& what) {
+        const auto same = [](const Word& word, const json& golden) {
+            return word.word == get(golden, file, Kind::string, {"word"}).get<std::string>();
+        };
+        if (!std::ranges::equal(got, wanted, same)) {
+            fail(what + ": the text has other words.");
+            return;
+        }
+        for (std::size_t i = 0; i < got.size(); ++i) {
+            compare(got[i].decision, wanted[i], what + ", word " + std::to_string(i + 1));
+        }
+    }
+
+    void compare(const Decision& got, const json& golden, const std::string& what) {
+        const json& name = get(golden, file, Kind::string_or_null, {"label"});
+        const auto label = name.is_null() ? std::nullopt : std::optional(name.get<std::string>());
+        const double probability = get(golden, file, Kind::number, {"probability"});
+        if (got.label != label) {
+            fail(what + ": wanted " + told(label) + "; got " + told(got.label) + ".");
+        } else if (!(std::abs(got.probability - probability) <= probability_tolerance_)) {
+            fail(what + ": wanted the probability " + number("%.6f", probability) + "; got " +
+                 number("%.6f", got.probability) + ".");
+        }
+    }
+
+    void compare(const Tensor<float>& got, const Tensor<double>& wanted, const std::string& what) {
+        if (got.shape != wanted.shape) {
+            fail(what + ": wanted logits of shape " + wanted.shape_text() + "; got " + got.shape_text() + ".");
             return;
         }
         double largest = 0;
         for (std::size_t i = 0; i < got.values.size(); ++i) {
-            const double difference = std::abs(static_cast<double>(got.values[i]) - wanted.values[i]);
-            // NaN is larger than nothing and smaller than nothing, so the comparisons are ones that it fails.
-            if (!(difference <= largest)) {
-                largest = difference;
-            }
+            largest = std::max(largest, std::abs(static_cast<double>(got.values[i]) - wanted.values[i]));
         }
-        if (!(largest <= result_.largest_difference)) {
-            result_.largest_difference = largest;
-        }
+        result_.largest_difference = std::max(result_.largest_difference, largest);
         if (!(largest <= logits_tolerance_)) {
             fail(what + ": logits differ by " + number("%.2e", largest) + "; " + number("%.2e", logits_tolerance_) +
                  " is allowed.");

@@ -1,5 +1,6 @@
 #include "text.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <stdexcept>
 
@@ -33,14 +34,13 @@ std::size_t character_length(std::string_view text, std::size_t offset) {
 
 }  // namespace
 
-void check_utf8(std::string_view text) {
+void check_utf8(std::string_view text, const std::string& what) {
     for (std::size_t offset = 0; offset < text.size();) {
         const std::size_t length = character_length(text, offset);
         if (length == 0) {
             char byte[8];
             std::snprintf(byte, sizeof byte, "0x%02x", static_cast<unsigned char>(text[offset]));
-            throw std::invalid_argument("the text must be valid UTF-8; got the byte " + std::string(byte) +
-                                        " at offset " + std::to_string(offset) + ". Convert it to UTF-8 first.");
+            throw std::invalid_argument(what + " must be valid UTF-8; got the byte " + byte + " at offset " + std::to_string(offset) + ". Convert it to UTF-8 first.");
         }
         offset += length;
     }
@@ -61,6 +61,16 @@ std::string normalise_text(std::string_view text) {
         normal += c;
     }
     return normal;
+}
+
+std::vector<std::string> split_words(std::string_view normal) {
+    std::vector<std::string> words;
+    while (!normal.empty()) {
+        const std::size_t length = std::min(normal.find(' '), normal.size());
+        words.emplace_back(normal.substr(0, length));
+        normal.remove_prefix(std::min(length + 1, normal.size()));
+    }
+    return words;
 }
 
 }  // namespace ferry

@@ -3,6 +3,7 @@
 #include <sentencepiece_processor.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "text.hpp"
 
@@ -36,18 +37,40 @@ Tokenizer::~Tokenizer() = default;
 
 Encoding Tokenizer::encode(std::string_view text) const {
     check_utf8(text);
-    std::vector<int> pieces;
-    const auto status = processor_->Encode(normalise_text(text), &pieces);
+    const std::vector<int> all = pieces(normalise_text(text));
+    const auto kept = std::min(static_cast<std::int64_t>(all.size()), max_pieces_);
+    Encoding encoding;
+    encoding.ids.push_back(cls_id_);
+    encoding.ids.insert(encoding.ids.end(), all.begin(), all.begin() + kept);
+    encoding.ids.push_back(sep_id_);
+    encoding.dropped = static_cast<std::int64_t>(all.size()) - kept;
+    return encoding;
+}
+
+Encoding Tokenizer::encode_words(std::string_view text) const {
+    check_utf8(text);
+    Encoding encoding;
+    encoding.ids.push_back(cls_id_);
+    std::int64_t room = max_pieces_;
+    for (std::string& word : split_words(normalise_text(text))) {
+        const std::vector<int> all = pieces(word);
+        const auto kept = std::min(static_cast<std::int64_t>(all.size()), room);
+        encoding.words.push_back({std::move(word), kept > 0 ? std::optional(encoding.ids.size()) : std::nullopt});
+        encoding.ids.insert(encoding.ids.end(), all.begin(), all.begin() + kept);
+        encoding.dropped += static_cast<std::int64_t>(all.size()) - kept;
+        room -= kept;
+    }
+    encoding.ids.push_back(sep_id_);
+    return encoding;
+}
+
+std::vector<int> Tokenizer::pieces(std::string_view normal) const {
+    std::vector<int> found;
+    const auto status = processor_->Encode(normal, &found);
     if (!status.ok()) {
         throw ArtifactError("the tokenizer failed: " + status.ToString() + ".");
     }
-    const auto kept = std::min(static_cast<std::int64_t>(pieces.size()), max_pieces_);
-    Encoding encoding;
-    encoding.ids.push_back(cls_id_);
-    encoding.ids.insert(encoding.ids.end(), pieces.begin(), pieces.begin() + kept);
-    encoding.ids.push_back(sep_id_);
-    encoding.dropped = static_cast<std::int64_t>(pieces.size()) - kept;
-    return encoding;
+    return found;
 }
 
 }  // namespace ferry

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,10 +16,17 @@ class SentencePieceProcessor;
 
 namespace ferry {
 
-// The token ids of a text, and how many pieces were dropped because the model takes no more.
+// A word, and where among the ids its first piece stands; nowhere if truncation dropped it.
+struct EncodedWord {
+    std::string word;
+    std::optional<std::size_t> position;
+};
+
+// The token ids of a text, how many pieces were dropped because the model takes no more, and the words if asked for.
 struct Encoding {
     std::vector<std::int64_t> ids;
     std::int64_t dropped = 0;
+    std::vector<EncodedWord> words;
 };
 
 class Tokenizer {
@@ -27,11 +36,15 @@ public:
 
     // cls, the first max_pieces() pieces, sep. Throws std::invalid_argument if the text is not valid UTF-8.
     Encoding encode(std::string_view text) const;
+    // The same, word by word: no piece reaches from one word into the next, so the ids are those of the whole text.
+    Encoding encode_words(std::string_view text) const;
 
     std::int64_t max_pieces() const { return max_pieces_; }
     std::int64_t pad_id() const { return pad_id_; }
 
 private:
+    std::vector<int> pieces(std::string_view normal) const;
+
     std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
     std::int64_t max_pieces_;
     std::int64_t pad_id_;

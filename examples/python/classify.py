@@ -3,18 +3,24 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from ferry_artifact import BATCH_SIZE, Artifact, ArtifactError, decode_text
+from ferry_artifact import TOKEN_CLASSIFICATION, Answer, Artifact, ArtifactError, Tags, decode_text
+from json_mode import answer_request
+from streams import complain, read_batches, split_batches, write
 
 HELP = """\
 Usage: classify ARTIFACT [TEXT ...]
+       classify ARTIFACT --json
        classify ARTIFACT --self-test
 
-Classify texts with a Ferry artifact: one line for each, LABEL, a tab, PROBABILITY.
-Without a TEXT, each line of standard input is one.
+Classify texts with a Ferry artifact: one line for each, LABEL, a tab, PROBABILITY. LABEL is empty where no label is
+probable enough. An artifact that tags words gives a line for each word, WORD, a tab, LABEL, a tab, PROBABILITY, and an
+empty line after each text. Without a TEXT, each line of standard input is one.
 
+  --json       each line of standard input is a request, {"text": "..."} or {"input_ids": [[...]],
+               "attention_mask": [[...]]}, and each line of output its answer in JSON
   --self-test  replay the artifact's goldens and say whether every answer agrees
   --threads N  compute with N threads, 1 without it
   --help       show this help
@@ -22,7 +28,6 @@ Without a TEXT, each line of standard input is one.
 
 Exit status: 0 every text was answered, 1 the artifact or a text is wrong, 2 the command line is.
 """
-CHUNK_BYTES = 65536
 MAX_THREADS = 1024
 
 
@@ -36,6 +41,7 @@ class Options(NamedTuple):
     artifact: str
     texts: list[bytes]
     self_test: bool
+    json: bool
     threads: int
 
 
@@ -54,15 +60,17 @@ def main() -> int:
         artifact = Artifact(options.artifact, threads=options.threads)
         if options.self_test:
             return self_test(artifact)
+        if options.json:
+            return answer_requests(artifact)
         number = 1
-        for batch in read_batches(options.texts):
-            classify(artifact, batch, first=number)
+        for batch in split_batches(options.texts) if options.texts else read_batches():
+            answer_texts(artifact, batch, first=number)
             number += len(batch)
     except UsageError as error:
-        print(f"classify: {error} See --help.", file=sys.stderr)
+        complain(f"classify: {error} See --help.")
         return 2
     except (ArtifactError, ValueError, OSError) as error:
-        print(f"classify: {error}", file=sys.stderr)
+        complain(f"classify: {error}")
         return 1
     return 0
 
@@ -74,7 +82,7 @@ def parse_options(arguments: Sequence[str]) -> Options | None:
         UsageError: if it can't be understood.
     """
     positional: list[str] = []
-    self_test, threads = False, 1
+    self_test, json, threads = False, False, 1
     rest = iter(arguments)
     for argument in rest:
         if argument == "--":
@@ -83,6 +91,8 @@ def parse_options(arguments: Sequence[str]) -> Options | None:
             return None
         elif argument == "--self-test":
             self_test = True
+        elif argument == "--json":
+            json = True
         elif argument == "--threads":
             threads = parse_threads(next(rest, ""))
         elif argument.startswith("-"):
@@ -91,9 +101,13 @@ def parse_options(arguments: Sequence[str]) -> Options | None:
             positional.append(argument)
     if not positional:
         raise UsageError("ARTIFACT is missing; give the folder of an artifact.")
+    if self_test and json:
+        raise UsageError("--self-test takes no requests; give it or --json.")
     if self_test and len(positional) > 1:
         raise UsageError("--self-test takes no texts; give one or the other.")
-    return Options(positional[0], [os.fsencode(text) for text in positional[1:]], self_test, threads)
+    if json and len(positional) > 1:
+        raise UsageError("--json takes no texts; write requests to standard input.")
+    return Options(positional[0], [os.fsencode(text) for text in positional[1:]], self_test, json, threads)
 
 
 def parse_threads(value: str) -> int:
@@ -102,43 +116,8 @@ def parse_threads(value: str) -> int:
     return int(value)
 
 
-def read_batches(texts: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    """Yield the texts, or the lines of standard input as they arrive, at most `BATCH_SIZE` at a time.
-
-    Lines are never held back until a batch is full, and memory holds no more than a chunk and the line that it ends in.
-    """
-    if texts:
-        yield from split_batches(texts)
-        return
-    begun: list[bytes] = []
-    while chunk := read_chunk():
-        *lines, rest = chunk.split(b"\n")
-        if lines:
-            lines[0] = b"".join(begun) + lines[0]
-            begun = []
-        begun.append(rest)
-        yield from split_batches(lines)
-    # A final newline ends a text and begins none.
-    if last := b"".join(begun):
-        yield [last]
-
-
-def read_chunk() -> bytes:
-    if sys.stdin is None:
-        raise OSError("standard input can't be read: it is closed.")
-    try:
-        return os.read(0, CHUNK_BYTES)
-    except OSError as error:
-        raise OSError(f"standard input can't be read: {error.strerror}.") from None
-
-
-def split_batches(texts: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    for start in range(0, len(texts), BATCH_SIZE):
-        yield texts[start : start + BATCH_SIZE]
-
-
-def classify(artifact: Artifact, batch: Sequence[bytes], *, first: int) -> None:
-    """Print one line for each text; `first` is the number of the first, for messages.
+def answer_texts(artifact: Artifact, batch: Sequence[bytes], *, first: int) -> None:
+    """Print the answers; `first` is the number of the first text, for messages.
 
     Raises:
         ValueError: if a text is not valid UTF-8; the texts before it are answered.
@@ -151,24 +130,46 @@ def classify(artifact: Artifact, batch: Sequence[bytes], *, first: int) -> None:
         except ValueError as error:
             failure = ValueError(f"text {number}: {error}")
             break
-    lines = []
-    for number, answer in enumerate(artifact.classify(texts), start=first):
+    answers = ask(artifact, texts)
+    for number, answer in enumerate(answers, start=first):
         if answer.dropped:
-            print(
+            complain(
                 f"classify: text {number} is too long: the model read its first {artifact.max_pieces} pieces "
-                f"and not the {answer.dropped} after them.",
-                file=sys.stderr,
+                f"and not the {answer.dropped} after them."
             )
-        lines.append(f"{answer.label}\t{answer.probability:.6f}\n")
-    write("".join(lines))
+    write("".join(map(describe, answers)))
     if failure:
         raise failure
+
+
+def ask(artifact: Artifact, texts: Sequence[str]) -> Sequence[Answer | Tags]:
+    if artifact.task == TOKEN_CLASSIFICATION:
+        return artifact.tag(texts)
+    return artifact.classify(texts)
+
+
+def describe(answer: Answer | Tags) -> str:
+    if isinstance(answer, Tags):
+        return (
+            "".join(f"{word}\t{label or ''}\t{probability:.6f}\n" for word, label, probability in answer.words) + "\n"
+        )
+    return f"{answer.label or ''}\t{answer.probability:.6f}\n"
+
+
+def answer_requests(artifact: Artifact) -> int:
+    failed = False
+    for lines in read_batches():
+        for line in lines:
+            reply = answer_request(artifact, line)
+            failed = failed or reply.failed
+            write(f"{reply.json}\n")
+    return 1 if failed else 0
 
 
 def self_test(artifact: Artifact) -> int:
     result = artifact.self_test()
     for failure in result.failures:
-        print(f"self-test: {failure}", file=sys.stderr)
+        complain(f"self-test: {failure}")
     if result.failures:
         return 1
     write(
@@ -176,16 +177,6 @@ def self_test(artifact: Artifact) -> int:
         f"largest difference {result.largest_difference:.1e}\n"
     )
     return 0
-
-
-def write(text: str) -> None:
-    try:
-        sys.stdout.buffer.write(text.encode())
-        sys.stdout.buffer.flush()
-    except OSError as error:
-        # Python would try again, and complain, when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        raise OSError(f"standard output can't be written: {error.strerror}.") from None
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Load a Ferry artifact and classify text with it, on onnxruntime, sentencepiece and numpy alone.
+"""Load a Ferry artifact and classify texts or tag words with it, on onnxruntime, sentencepiece and numpy alone.
 
 Copy this file into your service:
 
@@ -6,14 +6,15 @@ Copy this file into your service:
     for answer in artifact.classify(["Licensed under the MIT licence"]):
         print(answer.label, answer.probability)
 
-Every file is hashed before it is used, and the bytes that were hashed are the bytes that are loaded. Threads may share
-an `Artifact`.
+An artifact that tags words is asked with `tag`. Every file is hashed before it is used, and the bytes that were hashed
+are the bytes that are loaded. Threads may share an `Artifact`.
 """
 
 import hashlib
 import json
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,8 +24,10 @@ import onnxruntime
 import sentencepiece
 from onnxruntime.capi import onnxruntime_pybind11_state as onnxruntime_errors
 
-FORMAT = 1
+FORMAT = 2
 BATCH_SIZE = 32
+TEXT_CLASSIFICATION = "text-classification"
+TOKEN_CLASSIFICATION = "token-classification"
 
 # ONNX Runtime's exceptions share no base class but Exception.
 _RUNTIME_ERRORS = (
@@ -39,6 +42,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "an object": (dict,),
     "a list": (list,),
     "a string": (str,),
+    "a string or null": (str, type(None)),
     "a number": (int, float),
 }
 
@@ -47,18 +51,46 @@ class ArtifactError(Exception):
     """The artifact is damaged, was changed, or can't be used by this program."""
 
 
+class EncodedWord(NamedTuple):
+    """A word, and where among the ids its first piece stands; None if truncation dropped it."""
+
+    word: str
+    position: int | None
+
+
 class Encoding(NamedTuple):
-    """The token ids of a text, and how many pieces were dropped because the model takes no more."""
+    """The ids of a text, how many pieces were dropped because the model takes no more, and the words to tag."""
 
     ids: list[int]
     dropped: int
+    words: list[EncodedWord]
 
 
 class Answer(NamedTuple):
-    """The most probable label, its probability in 0 … 1, and how many pieces of the text were dropped unread."""
+    """The most probable label of a text and its probability in 0 … 1, its ids, and how many pieces were dropped unread.
 
-    label: str
+    The label is None, "none of these", if its probability is below the artifact's threshold.
+    """
+
+    label: str | None
     probability: float
+    input_ids: list[int]
+    dropped: int
+
+
+class Word(NamedTuple):
+    """A word with its label and probability; None and 0 where truncation dropped it."""
+
+    word: str
+    label: str | None
+    probability: float
+
+
+class Tags(NamedTuple):
+    """The words of a text, its ids, and how many pieces were dropped unread."""
+
+    words: list[Word]
+    input_ids: list[int]
     dropped: int
 
 
@@ -82,7 +114,7 @@ class Limits(NamedTuple):
 
 
 class Artifact:
-    """A packaged text classifier.
+    """A packaged text classifier or word tagger.
 
     Args:
         folder: the artifact's folder, the one that holds manifest.json.
@@ -105,13 +137,24 @@ class Artifact:
         self.version: str = _get(manifest, "manifest.json", "a string", "version")
         self._metadata = _get(manifest, "manifest.json", "an object", "metadata")
         self._require(FORMAT, "a whole number", "format")
-        self._require("text-classification", "a string", "task")
+        self.task: str = self._fact("a string", "task")
+        if self.task not in (TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION):
+            raise ArtifactError(
+                f"manifest.json: metadata.task must be {TEXT_CLASSIFICATION} or {TOKEN_CLASSIFICATION}; "
+                f"got {self.task}. Use a program that knows it."
+            )
         self._require("softmax", "a string", "activation")
         self._require("sentencepiece-bpe", "a string", "tokenizer", "kind")
         _check_runtime(self._fact("a string", "minimum_runtime", "onnxruntime"))
         self.labels: list[str] = self._fact("a list", "labels")
         if not self.labels or not all(isinstance(label, str) for label in self.labels):
             raise ArtifactError("manifest.json: metadata.labels must be a list of strings, at least one.")
+        self.temperature = float(self._fact("a number", "temperature"))
+        if not self.temperature > 0:
+            raise ArtifactError("manifest.json: metadata.temperature must be above 0.")
+        self.threshold = float(self._fact("a number", "threshold"))
+        if not 0 <= self.threshold <= 1:
+            raise ArtifactError("manifest.json: metadata.threshold must lie in 0 to 1.")
         self.limits = Limits(
             min_batch=self._fact("a whole number", "limits", "batch_size", "min"),
             min_length=self._fact("a whole number", "limits", "sequence_length", "min"),
@@ -134,14 +177,17 @@ class Artifact:
         return self.limits.max_length - 2
 
     def encode(self, text: str) -> Encoding:
-        """Turn a text into token ids: cls, the first `max_pieces` pieces, sep.
+        """Turn a text into token ids: cls, the first `max_pieces` pieces, sep; and into words where words are tagged.
 
         Raises:
             ValueError: if the text holds a lone surrogate, which has no UTF-8 form.
         """
-        pieces = self._tokenizer.encode(normalise_text(text), out_type=int)
+        normal = normalise_text(text)
+        if self.task == TOKEN_CLASSIFICATION:
+            return self._encode_words(normal.split(" ") if normal else [])
+        pieces = self._tokenizer.encode(normal, out_type=int)
         kept = pieces[: self.max_pieces]
-        return Encoding([self._cls, *kept, self._sep], len(pieces) - len(kept))
+        return Encoding([self._cls, *kept, self._sep], len(pieces) - len(kept), [])
 
     def logits(self, input_ids: npt.NDArray[Any], attention_mask: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         """Run the model on token ids, after checking that they are what it accepts.
@@ -151,34 +197,48 @@ class Artifact:
             attention_mask: (batch, sequence) int64, 1 at a token and 0 at padding.
 
         Returns:
-            (batch, labels)
+            (batch, labels); of an artifact that tags words (batch, sequence, labels), zeros at padding.
 
         Raises:
             ValueError: if the model does not accept these inputs.
-            ArtifactError: if the model fails.
+            ArtifactError: if the model fails, or answers with something other than finite numbers.
         """
         check_inputs(input_ids, attention_mask, self.limits)
         try:
             (logits,) = self._session.run(["logits"], {"input_ids": input_ids, "attention_mask": attention_mask})
         except _RUNTIME_ERRORS as error:
             raise ArtifactError(f"model.onnx failed: {_first_line(error)}") from None
-        if logits.dtype != np.float32 or logits.shape != (len(input_ids), len(self.labels)):
+        rows = input_ids.shape if self.task == TOKEN_CLASSIFICATION else input_ids.shape[:1]
+        if logits.dtype != np.float32 or logits.shape != (*rows, len(self.labels)):
             raise ArtifactError(f"model.onnx must answer with one float32 for each of {len(self.labels)} labels.")
+        if not np.isfinite(logits).all():
+            raise ArtifactError("model.onnx answered with numbers that are not finite.")
         return np.asarray(logits)
 
     def classify(self, texts: Sequence[str]) -> list[Answer]:
-        """Classify texts, `BATCH_SIZE` at a time.
+        """Give each text a label, `BATCH_SIZE` at a time.
 
         Raises:
-            ValueError: if a text holds a lone surrogate.
+            ValueError: if a text holds a lone surrogate, or if the artifact tags words.
             ArtifactError: if the model fails, or answers with something other than finite numbers.
         """
-        answers: list[Answer] = []
-        for start in range(0, len(texts), BATCH_SIZE):
-            encodings = [self.encode(text) for text in texts[start : start + BATCH_SIZE]]
-            for encoding, logits in zip(encodings, self.logits(*self._pad_batch(encodings)), strict=True):
-                answers.append(self._answer(logits, encoding.dropped))
-        return answers
+        if self.task != TEXT_CLASSIFICATION:
+            raise ValueError("this artifact tags words; call tag.")
+        return [Answer(*self._decide(rows)[0], encoding.ids, encoding.dropped) for encoding, rows in self._run(texts)]
+
+    def tag(self, texts: Sequence[str]) -> list[Tags]:
+        """Give each word of each text a label, `BATCH_SIZE` texts at a time.
+
+        Raises:
+            ValueError: if a text holds a lone surrogate, or if the artifact tags no words.
+            ArtifactError: if the model fails, or answers with something other than finite numbers.
+        """
+        if self.task != TOKEN_CLASSIFICATION:
+            raise ValueError("this artifact classifies whole texts; call classify.")
+        return [
+            Tags(self._decide_words(encoding.words, rows), encoding.ids, encoding.dropped)
+            for encoding, rows in self._run(texts)
+        ]
 
     def self_test(self) -> SelfTest:
         """Replay the goldens: texts to ids, logits, label and probability; ready-made batches to logits.
@@ -200,47 +260,56 @@ class Artifact:
         largest = 0.0
         failures = []
 
-        def compare(got: npt.NDArray[np.float32], wanted: list[list[float]], what: str) -> None:
+        def compare(got: npt.NDArray[np.float32], wanted: npt.NDArray[Any], what: str) -> None:
             nonlocal largest
-            if got.shape != _shape(wanted):
-                failures.append(f"{what}: wanted logits of shape {_shape(wanted)}; got {got.shape}.")
+            if got.shape != wanted.shape:
+                failures.append(f"{what}: wanted logits of shape {wanted.shape}; got {got.shape}.")
                 return
-            difference = float(np.abs(got.astype(np.float64) - np.array(wanted, dtype=np.float64)).max())
-            # NaN is larger than nothing and smaller than nothing, so the comparison is one that it fails.
-            if not difference <= largest:
-                largest = difference
+            difference = float(np.abs(got - wanted).max())
+            largest = max(largest, difference)
             if not difference <= logits_tolerance:
                 failures.append(f"{what}: logits differ by {difference:.2e}; {logits_tolerance:.2e} is allowed.")
+
+        def compare_answer(label: str | None, probability: float, golden: Any, what: str) -> None:
+            wanted = _get(golden, file, "a string or null", "label")
+            wanted_probability = _get(golden, file, "a number", "probability")
+            if label != wanted:
+                failures.append(f"{what}: wanted {_told(wanted)}; got {_told(label)}.")
+            elif not abs(probability - wanted_probability) <= probability_tolerance:
+                failures.append(f"{what}: wanted the probability {wanted_probability:.6f}; got {probability:.6f}.")
 
         for number, golden in enumerate(texts, start=1):
             what = f"text {number}"
             encoding = self.encode(_get(golden, file, "a string", "text"))
-            wanted_ids = _numbers(golden, file, "a whole number", "input_ids")
+            wanted_ids = _tensor(golden, file, "a whole number", "input_ids", 1)
             wanted_dropped = _get(golden, file, "a whole number", "dropped")
-            if encoding.ids != wanted_ids or encoding.dropped != wanted_dropped:
+            if encoding.ids != wanted_ids.tolist() or encoding.dropped != wanted_dropped:
                 failures.append(f"{what}: the tokenizer gives other ids.")
                 continue
             logits = self.logits(*self._pad_batch([encoding]))
-            compare(logits, [_numbers(golden, file, "a number", "logits")], what)
-            answer = self._answer(logits[0], encoding.dropped)
-            label = _get(golden, file, "a string", "label")
-            probability = _get(golden, file, "a number", "probability")
-            if answer.label != label:
-                failures.append(f"{what}: wanted the label {label}; got {answer.label}.")
-            elif not abs(answer.probability - probability) <= probability_tolerance:
-                failures.append(f"{what}: wanted the probability {probability:.6f}; got {answer.probability:.6f}.")
+            # The golden is one text, the answer a batch of one.
+            compare(logits, _tensor(golden, file, "a number", "logits", logits.ndim - 1)[np.newaxis], what)
+            if self.task == TEXT_CLASSIFICATION:
+                compare_answer(*self._decide(logits)[0], golden, what)
+                continue
+            words = self._decide_words(encoding.words, logits[0])
+            wanted_words = _get(golden, file, "a list", "words")
+            if [word.word for word in words] != [_get(wanted, file, "a string", "word") for wanted in wanted_words]:
+                failures.append(f"{what}: the text has other words.")
+                continue
+            for position, (word, wanted) in enumerate(zip(words, wanted_words, strict=True), start=1):
+                compare_answer(word.label, word.probability, wanted, f"{what}, word {position}")
 
         for number, golden in enumerate(batches, start=1):
-            inputs = [
-                np.array(rows, dtype=np.int64).reshape(_shape(rows))
-                for rows in (_rows(golden, file, "a whole number", name) for name in ("input_ids", "attention_mask"))
-            ]
+            input_ids, attention_mask = (
+                _tensor(golden, file, "a whole number", name, 2) for name in ("input_ids", "attention_mask")
+            )
             try:
-                logits = self.logits(inputs[0], inputs[1])
+                logits = self.logits(input_ids, attention_mask)
             except ValueError as error:
                 failures.append(f"batch {number}: {error}")
                 continue
-            compare(logits, _rows(golden, file, "a number", "logits"), f"batch {number}")
+            compare(logits, _tensor(golden, file, "a number", "logits", logits.ndim), f"batch {number}")
         return SelfTest(len(texts), len(batches), largest, failures)
 
     def _fact(self, kind: str, *keys: str) -> Any:
@@ -311,16 +380,48 @@ class Artifact:
             attention_mask[row, : len(encoding.ids)] = 1
         return input_ids, attention_mask
 
-    def _answer(self, logits: npt.NDArray[np.float32], dropped: int) -> Answer:
-        if not np.isfinite(logits).all():
-            raise ArtifactError("model.onnx answered with numbers that are not finite.")
-        exponentials = np.exp(logits.astype(np.float64) - logits.max())
-        best = int(logits.argmax())
-        return Answer(self.labels[best], float(exponentials[best] / exponentials.sum()), dropped)
+    def _encode_words(self, words: list[str]) -> Encoding:
+        """Encode word by word: no piece reaches from one word into the next, so the ids are those of the whole text."""
+        ids, dropped, encoded = [self._cls], 0, []
+        room = self.max_pieces
+        for word in words:
+            pieces = self._tokenizer.encode(word, out_type=int)
+            kept = pieces[:room]
+            encoded.append(EncodedWord(word, len(ids) if kept else None))
+            ids += kept
+            dropped += len(pieces) - len(kept)
+            room -= len(kept)
+        return Encoding([*ids, self._sep], dropped, encoded)
+
+    def _run(self, texts: Sequence[str]) -> Iterator[tuple[Encoding, npt.NDArray[np.float32]]]:
+        """Yield the encoding and the logits of each text: (1, labels), or (sequence, labels) where words are tagged."""
+        for start in range(0, len(texts), BATCH_SIZE):
+            encodings = [self.encode(text) for text in texts[start : start + BATCH_SIZE]]
+            logits = self.logits(*self._pad_batch(encodings))
+            yield from zip(encodings, logits.reshape(len(encodings), -1, len(self.labels)), strict=True)
+
+    def _decide(self, logits: npt.NDArray[np.float32]) -> list[tuple[str | None, float]]:
+        """Return the best label of each row, None if its probability is below the threshold, and that probability."""
+        # A tiny temperature makes every other label's exponent −∞, and its probability 0.
+        with np.errstate(over="ignore"):
+            exponents = (logits.astype(np.float64) - logits.max(axis=1, keepdims=True)) / self.temperature
+        # The best label's own exponential is 1.
+        probabilities = (1 / np.exp(exponents).sum(axis=1)).tolist()
+        best = logits.argmax(axis=1).tolist()
+        return [
+            (None if probability < self.threshold else self.labels[label], probability)
+            for label, probability in zip(best, probabilities, strict=True)
+        ]
+
+    def _decide_words(self, words: Sequence[EncodedWord], logits: npt.NDArray[np.float32]) -> list[Word]:
+        answers = self._decide(logits)
+        return [
+            Word(word, None, 0.0) if position is None else Word(word, *answers[position]) for word, position in words
+        ]
 
 
-def decode_text(raw: bytes) -> str:
-    """Decode the bytes of a text.
+def decode_text(raw: bytes, what: str = "the text") -> str:
+    """Decode the bytes of a text, which `what` names in the error.
 
     Raises:
         ValueError: if they are not valid UTF-8.
@@ -329,7 +430,7 @@ def decode_text(raw: bytes) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"the text must be valid UTF-8; got the byte 0x{raw[error.start]:02x} at offset {error.start}. "
+            f"{what} must be valid UTF-8; got the byte 0x{raw[error.start]:02x} at offset {error.start}. "
             "Convert it to UTF-8 first."
         ) from None
 
@@ -423,9 +524,33 @@ def _parse_json(data: bytes, file: str) -> Any:
         raise ValueError(constant)
 
     try:
-        return json.loads(data.decode("utf-8"), parse_constant=refuse)
+        document = json.loads(data.decode("utf-8"), parse_constant=refuse, parse_int=read_int, parse_float=read_float)
+        # Python reads half of a surrogate pair; other languages refuse it, and so does UTF-8.
+        json.dumps(document, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError):
         raise ArtifactError(f"{file} is not valid JSON. Fetch the artifact again.") from None
+    return document
+
+
+def read_float(digits: str) -> float:
+    """Read a number of a JSON document, for `json.loads`.
+
+    Raises:
+        ValueError: if no double holds it; Python's own answer is infinity.
+    """
+    if math.isinf(value := float(digits)):
+        raise ValueError(f"{digits} is beyond a double's range.")
+    return value
+
+
+def read_int(digits: str) -> int:
+    """Read a number without fraction and exponent of a JSON document, as `read_float` does.
+
+    Raises:
+        ValueError: if no double holds it.
+    """
+    read_float(digits)
+    return int(digits)
 
 
 def _get(document: Any, file: str, kind: str, *keys: str) -> Any:
@@ -443,28 +568,31 @@ def _get(document: Any, file: str, kind: str, *keys: str) -> Any:
 def _is(value: Any, kind: str) -> bool:
     if kind == "a whole number":
         return type(value) is int and 0 <= value < 2**31
-    # To Python true and false are numbers, and so are integers that no float can hold.
-    if not isinstance(value, _KINDS[kind]) or isinstance(value, bool):
-        return False
-    return not isinstance(value, int) or abs(value) < 2**1023
+    # To Python true and false are numbers.
+    return isinstance(value, _KINDS[kind]) and not isinstance(value, bool)
 
 
-def _numbers(document: Any, file: str, kind: str, key: str) -> list[Any]:
-    values: list[Any] = _get(document, file, "a list", key)
-    if not all(_is(value, kind) for value in values):
-        raise ArtifactError(f"{file}: {key} must be a list of numbers.")
-    return values
+def _tensor(document: Any, file: str, kind: str, key: str, rank: int) -> npt.NDArray[Any]:
+    """Look up numbers in equally long lists, `rank` deep."""
+    lists = _get(document, file, "a list", key)
+    shape: list[int] = []
+    first = lists
+    while len(shape) < rank:
+        shape.append(len(first) if isinstance(first, list) else 0)
+        first = first[0] if shape[-1] else None
+
+    def fits(value: Any, axis: int) -> bool:
+        if axis == rank:
+            return _is(value, kind)
+        return isinstance(value, list) and len(value) == shape[axis] and all(fits(inner, axis + 1) for inner in value)
+
+    if not fits(lists, 0):
+        raise ArtifactError(f"{file}: {key} must hold numbers in equally long lists, {rank} deep.")
+    return np.array(lists, dtype=np.int64 if kind == "a whole number" else np.float64).reshape(shape)
 
 
-def _rows(document: Any, file: str, kind: str, key: str) -> list[list[Any]]:
-    rows: list[list[Any]] = _get(document, file, "a list", key)
-    if not all(isinstance(row, list) and len(row) == len(rows[0]) and all(_is(v, kind) for v in row) for row in rows):
-        raise ArtifactError(f"{file}: {key} must be a list of equally long lists of numbers.")
-    return rows
-
-
-def _shape(rows: list[list[Any]]) -> tuple[int, int]:
-    return len(rows), len(rows[0]) if rows else 0
+def _told(label: str | None) -> str:
+    return "no label" if label is None else f"the label {label}"
 
 
 def _canonical(value: object) -> str:

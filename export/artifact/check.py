@@ -12,13 +12,16 @@ from export.artifact.goldens import golden_tolerance, replay_goldens
 from export.artifact.layout import (
     ALL_FILES,
     BOUND_FILES,
+    CONFUSION_FILE,
+    EVALUATION_FILE,
     GOLDENS_FILE,
     MANIFEST_FILE,
+    RELIABILITY_FILE,
     VERIFICATION_FILE,
     VERIFIED_FILES,
     ArtifactError,
 )
-from export.artifact.load import RUNTIMES, Artifact, Classifier, open_artifact
+from export.artifact.load import RUNTIMES, Artifact, open_artifact, open_model
 from export.contract import LOGITS, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TOKENIZER_JSON_FILE
 from export.errors import FerryError
 from export.proof.graph_checks import check_files
@@ -94,9 +97,15 @@ def _check_verification(artifact: Artifact) -> list[str]:
         problems.append(f"{VERIFICATION_FILE} is about other files than these.")
     test = verification["test_split"]
     accuracy = test["backends"][0]["accuracy"]
-    # Rows that rounding decides may fall either way, and the record rounds to six digits.
-    if not abs(manifest["metrics"]["test"]["accuracy"] - accuracy) <= test["undecided_rows"] / test["rows"] + 1e-6:
+    # Answers that rounding decides may fall either way, and the record rounds to six digits.
+    if not abs(manifest["metrics"]["test"]["accuracy"] - accuracy) <= test["undecided"] / test["answers"] + 1e-6:
         problems.append(f"{MANIFEST_FILE} gives another test accuracy than {VERIFICATION_FILE}.")
+    evaluation = json.loads(artifact.read(EVALUATION_FILE))
+    if evaluation["metrics"] != manifest["metrics"]:
+        problems.append(f"{MANIFEST_FILE} gives other metrics than {EVALUATION_FILE}.")
+    pictures = {name: manifest["files"][name]["sha256"] for name in (CONFUSION_FILE, RELIABILITY_FILE)}
+    if evaluation["pictures"] != pictures:
+        problems.append(f"{EVALUATION_FILE} is about other pictures than these.")
     if artifact.goldens()["tolerance"][LOGITS] != golden_tolerance(verification):
         problems.append(f"{GOLDENS_FILE} has another tolerance than {VERIFICATION_FILE}.")
     return problems
@@ -109,7 +118,7 @@ def _check_goldens(artifact: Artifact) -> list[str]:
         problems.append(f"{GOLDENS_FILE} must hold texts and batches.")
     for runtime in RUNTIMES:
         try:
-            problems += replay_goldens(artifact, Classifier(artifact, runtime), goldens)
+            problems += replay_goldens(artifact, open_model(artifact, runtime), goldens)
         except FerryError as error:
             problems.append(f"{runtime}: {error}")
     return problems

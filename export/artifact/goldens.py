@@ -4,14 +4,14 @@ The logits are the float64 reference's, so that no backend is judged by another'
 training data: texts are the configuration's own and the ones below, ids are synthetic.
 """
 
-import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from export.artifact.load import Artifact, Classifier, softmax
+from export.artifact.load import Artifact, Classifier, Tagger, Tagging, decide, tag_words
 from export.contract import FORMAT, LOGITS
+from export.model import model_labels, model_limits, model_task
 from export.proof.runtimes import Runtime
 from export.tokenizer import Tokenizer, pad_batch
 
@@ -34,10 +34,13 @@ HOSTILE_TEXTS = (
 )
 # In a language-neutral file a probability is compared after each language's own exponential.
 PROBABILITY_TOLERANCE = 1e-4
+# Two runs of float64 may differ in its last bits, for sums follow where memory happens to lie. At seven decimals they
+# are alike, and the rounding is a hundredth of the tolerances.
+_DECIMALS = 7
 
 
 def make_goldens(
-    texts: list[str], *, tokenizer: Tokenizer, reference: Runtime, labels: list[str], tolerance: float, max_length: int
+    texts: list[str], *, tokenizer: Tokenizer, reference: Runtime, config: dict[str, Any], tolerance: float
 ) -> dict[str, Any]:
     """Compute goldens.json.
 
@@ -45,30 +48,17 @@ def make_goldens(
         texts: texts that anyone may read; the hostile ones and one that is too long are added.
         tokenizer: the artifact's.
         reference: the float64 reference.
-        labels: in the order of the logits.
+        config: config.json.
         tolerance: the absolute tolerance on logits that verification derived.
-        max_length: the longest sequence.
     """
+    max_length = model_limits(config).max_length
     too_long = "an over-long text is cut " * max_length
+    make_golden = _golden_words if model_task(config).per_token else _golden_text
     cases = []
     for text in dict.fromkeys([*texts, *HOSTILE_TEXTS, too_long]):
-        encoding = tokenizer.encode(text)
-        logits = reference.run(*pad_batch([encoding]))
-        probabilities = softmax(logits)[0]
-        best = int(probabilities.argmax())
-        if _margin(logits[0]) <= 2 * tolerance:
-            # Two labels nearly tie: rounding decides, and a golden must have one answer.
-            continue
-        cases.append(
-            {
-                "text": text,
-                "input_ids": encoding.ids,
-                "dropped": encoding.dropped,
-                LOGITS: _floats(logits[0]),
-                "label": labels[best],
-                "probability": float(probabilities[best]),
-            }
-        )
+        golden, logits, answers = make_golden(text, tokenizer, reference, config)
+        if _has_one_answer(logits, answers, config, tolerance):
+            cases.append(golden)
     return {
         "format": FORMAT,
         "tolerance": {
@@ -82,11 +72,58 @@ def make_goldens(
                 "name": name,
                 "input_ids": input_ids.tolist(),
                 "attention_mask": attention_mask.tolist(),
-                LOGITS: [_floats(row) for row in reference.run(input_ids, attention_mask)],
+                LOGITS: _nested_floats(reference.run(input_ids, attention_mask)),
             }
             for name, (input_ids, attention_mask) in _batches(tokenizer.vocab_size, max_length).items()
         ],
     }
+
+
+Answers = list[tuple[str | None, float]]
+
+
+def _golden_text(
+    text: str, tokenizer: Tokenizer, reference: Runtime, config: dict[str, Any]
+) -> tuple[dict[str, Any], npt.NDArray[Any], Answers]:
+    """Compute a text's golden, the logits that its answer comes from, (1, labels), and the answer."""
+    encoding = tokenizer.encode(text)
+    logits = reference.run(*pad_batch([encoding]))
+    answers = decide(logits, model_labels(config), config["temperature"], config["threshold"])
+    golden = {
+        "text": text,
+        "input_ids": encoding.ids,
+        "dropped": encoding.dropped,
+        LOGITS: _nested_floats(logits[0]),
+        "label": answers[0][0],
+        "probability": round(answers[0][1], _DECIMALS),
+    }
+    return golden, logits, answers
+
+
+def _golden_words(
+    text: str, tokenizer: Tokenizer, reference: Runtime, config: dict[str, Any]
+) -> tuple[dict[str, Any], npt.NDArray[Any], Answers]:
+    """The same for a text whose words are labelled: the logits are (words, labels)."""
+    encoding = tokenizer.encode_words(text)
+    (logits,) = reference.run(*pad_batch([encoding]))
+    answers = decide(logits[encoding.firsts], model_labels(config), config["temperature"], config["threshold"])
+    golden = {
+        "text": text,
+        "input_ids": encoding.ids,
+        "dropped": encoding.dropped,
+        LOGITS: _nested_floats(logits),
+        "words": [
+            vars(word) | {"probability": round(word.probability, _DECIMALS)} for word in tag_words(encoding, answers)
+        ],
+    }
+    return golden, logits[encoding.firsts], answers
+
+
+def _has_one_answer(logits: npt.NDArray[Any], answers: Answers, config: dict[str, Any], tolerance: float) -> bool:
+    """Whether rounding can decide nothing: no two labels nearly tie, and no probability lies near the threshold."""
+    clear = [_margin(row) > 2 * tolerance for row in logits]
+    decided = [abs(probability - config["threshold"]) > PROBABILITY_TOLERANCE for _, probability in answers]
+    return all(clear) and all(decided)
 
 
 def golden_tolerance(verification: dict[str, Any]) -> float:
@@ -94,27 +131,43 @@ def golden_tolerance(verification: dict[str, Any]) -> float:
     return float(max(verification[part]["tolerance"]["limit"] for part in ("parity", "test_split")))
 
 
-def replay_goldens(artifact: Artifact, classifier: Classifier, goldens: dict[str, Any]) -> list[str]:
+def replay_goldens(artifact: Artifact, model: Classifier | Tagger, goldens: dict[str, Any]) -> list[str]:
     """Replay goldens on one model of an artifact and return what differs."""
-    name = classifier.runtime.name
+    name = model.runtime.name
     problems = []
     tolerance = goldens["tolerance"]
     for number, case in enumerate(goldens["texts"], start=1):
         where = f"{name}: golden text {number}"
-        encoding = classifier.tokenizer.encode(case["text"])
+        encoding = model.tokenizer.encode(case["text"])
         if [encoding.ids, encoding.dropped] != [case["input_ids"], case["dropped"]]:
             problems.append(f"{where} has other ids than the tokenizer gives.")
             continue
-        logits = classifier.logits(*pad_batch([encoding]))
+        logits = model.logits(*pad_batch([encoding]))
         problems += _compare(where, logits, np.array([case[LOGITS]]), tolerance[LOGITS])
-        answer = classifier.predict([case["text"]])[0]
-        if answer.label != case["label"]:
-            problems.append(f"{where} is answered {answer.label!r}; wanted {case['label']!r}.")
-        if not abs(answer.probability - case["probability"]) <= tolerance["probabilities"]:
-            problems.append(f"{where} has probability {answer.probability}; wanted {case['probability']}.")
+        (answer,) = model.predict([case["text"]])
+        if isinstance(answer, Tagging):
+            got, wanted = list(map(vars, answer.words)), case["words"]
+        else:
+            got, wanted = [vars(answer)], [case]
+        problems += _compare_answers(where, got, wanted, tolerance["probabilities"])
     for case in goldens["batches"]:
-        logits = classifier.logits(np.array(case["input_ids"]), np.array(case["attention_mask"]))
+        logits = model.logits(np.array(case["input_ids"]), np.array(case["attention_mask"]))
         problems += _compare(f"{name}: golden batch {case['name']}", logits, np.array(case[LOGITS]), tolerance[LOGITS])
+    return problems
+
+
+def _compare_answers(
+    where: str, got: list[dict[str, Any]], wanted: list[dict[str, Any]], tolerance: float
+) -> list[str]:
+    if [part.get("word") for part in got] != [part.get("word") for part in wanted]:
+        return [f"{where} has other words."]
+    problems = []
+    for mine, golden in zip(got, wanted, strict=True):
+        if mine["label"] != golden["label"]:
+            problems.append(f"{where} is answered {mine['label']!r}; wanted {golden['label']!r}.")
+        # Written so that NaN fails.
+        if not abs(mine["probability"] - golden["probability"]) <= tolerance:
+            problems.append(f"{where} has probability {mine['probability']}; wanted {golden['probability']}.")
     return problems
 
 
@@ -131,9 +184,10 @@ def _margin(logits: npt.NDArray[Any]) -> float:
     return float(first - second)
 
 
-def _floats(row: npt.NDArray[Any]) -> list[float]:
-    assert all(map(math.isfinite, row))
-    return [float(value) for value in row]
+def _nested_floats(values: npt.NDArray[Any]) -> list[Any]:
+    assert np.isfinite(values).all()
+    nested: list[Any] = values.astype(np.float64).round(_DECIMALS).tolist()
+    return nested
 
 
 def _batches(vocab_size: int, max_length: int) -> dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:

@@ -12,6 +12,10 @@ MANIFEST_FILE = "manifest.json"
 GOLDENS_FILE = "goldens.json"
 VERIFICATION_FILE = "verification.json"
 CARD_FILE = "README.md"
+# How good the model is, label by label; and two pictures of it, which the card shows.
+EVALUATION_FILE = "evaluation.json"
+CONFUSION_FILE = "confusion.png"
+RELIABILITY_FILE = "reliability.png"
 SUMS_FILE = "SHA256SUMS"
 
 # The files that verification judges.
@@ -24,8 +28,10 @@ VERIFIED_FILES = (
     TOKENIZER_CONFIG_FILE,
     TOKENIZER_JSON_FILE,
 )
+# The files that are packaged as training wrote them.
+TOLD_FILES = (EVALUATION_FILE, CONFUSION_FILE, RELIABILITY_FILE)
 # The files whose hashes stand in the manifest.
-BOUND_FILES = (*VERIFIED_FILES, CARD_FILE, GOLDENS_FILE, VERIFICATION_FILE)
+BOUND_FILES = (*VERIFIED_FILES, *TOLD_FILES, CARD_FILE, GOLDENS_FILE, VERIFICATION_FILE)
 ALL_FILES = (*BOUND_FILES, MANIFEST_FILE, SUMS_FILE)
 
 

@@ -1,7 +1,7 @@
 """Opening an artifact as every consumer must: bytes are hashed, compared, and then those very bytes are used."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,9 +20,10 @@ from export.artifact.layout import (
 )
 from export.contract import TOKENIZER_FILE, Limits, check_inputs
 from export.files import read_json, sha256_bytes
+from export.model import TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION
 from export.proof.graph_checks import Files
 from export.proof.runtimes import Runtime, open_runtime
-from export.tokenizer import Tokenizer, pad_batch
+from export.tokenizer import Tokenizer, WordEncoding, pad_batch
 
 # The ways to run an artifact, by the names that a person chooses from: the backend of the proof, and the metadata that
 # its model file carries.
@@ -36,7 +37,21 @@ _SCHEMA_FILE = Path(__file__).with_name("manifest.schema.json")
 
 @cache
 def manifest_validator() -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(read_json(_SCHEMA_FILE))
+    """Return the validator of the published schema, for which 2.0 is no whole number, as it is none for consumers."""
+    strict = jsonschema.validators.extend(
+        jsonschema.Draft202012Validator,
+        validators={"const": _strict_const},
+        type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
+            "integer", lambda _, value: type(value) is int
+        ),
+    )
+    return strict(read_json(_SCHEMA_FILE))
+
+
+def _strict_const(_: Any, const: object, value: object, __: Any) -> Iterator[jsonschema.ValidationError]:
+    # JSON Schema calls 2 and 2.0 equal.
+    if not _is_same(value, const):
+        yield jsonschema.ValidationError(f"{const!r} was expected; got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -107,15 +122,35 @@ def open_artifact(folder: Path) -> Artifact:
 
 @dataclass(frozen=True)
 class Prediction:
-    """An answer: `probability` is that of `label`; `dropped` counts the pieces that the length limit cut off."""
+    """The answer to a text: `label` is None where `probability`, the best one, lies below the threshold.
 
-    label: str
+    `dropped` counts the pieces that the length limit cut off.
+    """
+
+    label: str | None
     probability: float
     dropped: int
 
 
-class Classifier:
-    """Raw text in, label out, from one of an artifact's two models."""
+@dataclass(frozen=True)
+class Word:
+    """The answer to a word of a text; without label and with probability 0 where the length limit cut the word off."""
+
+    word: str
+    label: str | None
+    probability: float
+
+
+@dataclass(frozen=True)
+class Tagging:
+    """The answer to a text whose words are labelled; `dropped` counts the pieces that the length limit cut off."""
+
+    words: tuple[Word, ...]
+    dropped: int
+
+
+class Model:
+    """Raw text in, labels out, from one of an artifact's two models."""
 
     def __init__(self, artifact: Artifact, runtime: str) -> None:
         """Open the model that a runtime, a key of RUNTIMES, reads.
@@ -135,28 +170,99 @@ class Classifier:
         self.runtime: Runtime = open_runtime(backend, artifact.read)
 
     def logits(self, input_ids: npt.NDArray[np.int64], attention_mask: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """Return (batch, labels) logits for (batch, sequence) int64 inputs; ValueError if they break the contract."""
+        """Return the logits of (batch, sequence) int64 inputs: (batch, labels), or (batch, sequence, labels).
+
+        Raises:
+            ValueError: if the inputs break the contract.
+        """
         check_inputs(input_ids, attention_mask, self.artifact.limits)
         return self.runtime.run(input_ids, attention_mask)
+
+    def decide(self, logits: npt.NDArray[Any]) -> list[tuple[str | None, float]]:
+        """Turn logits (answers, labels) into each answer's label, None below the threshold, and its probability."""
+        metadata = self.artifact.metadata
+        return decide(logits, self.artifact.labels, metadata["temperature"], metadata["threshold"])
+
+
+class Classifier(Model):
+    """Raw text in, one label out."""
 
     def predict(self, texts: list[str]) -> list[Prediction]:
         """Classify one batch of texts; raises ValueError for a text that is not valid Unicode."""
         if not texts:
             return []
         encodings = self.tokenizer.encode_batch(texts)
-        probabilities = softmax(self.logits(*pad_batch(encodings)))
-        best = probabilities.argmax(axis=1)
+        answers = self.decide(self.logits(*pad_batch(encodings)))
         return [
-            Prediction(self.artifact.labels[index], float(row[index]), encoding.dropped)
-            for index, row, encoding in zip(best, probabilities, encodings, strict=True)
+            Prediction(label, probability, encoding.dropped)
+            for (label, probability), encoding in zip(answers, encodings, strict=True)
         ]
 
 
-def softmax(logits: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Return the probabilities of each row, in float64."""
-    shifted = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
-    probabilities: npt.NDArray[np.float64] = shifted / shifted.sum(axis=1, keepdims=True)
+class Tagger(Model):
+    """Raw text in, one label for each word out."""
+
+    def predict(self, texts: list[str]) -> list[Tagging]:
+        """Label the words of one batch of texts; raises ValueError for a text that is not valid Unicode."""
+        if not texts:
+            return []
+        encodings = [self.tokenizer.encode_words(text) for text in texts]
+        logits = self.logits(*pad_batch(encodings))
+        return [
+            Tagging(tag_words(encoding, self.decide(row[encoding.firsts])), encoding.dropped)
+            for row, encoding in zip(logits, encodings, strict=True)
+        ]
+
+
+def tag_words(encoding: WordEncoding, answers: list[tuple[str | None, float]]) -> tuple[Word, ...]:
+    """Give each word its answer, and none to the words whose first piece was cut off."""
+    unread: list[tuple[str | None, float]] = [(None, 0.0)] * (len(encoding.words) - len(answers))
+    return tuple(
+        Word(word, label, probability)
+        for word, (label, probability) in zip(encoding.words, answers + unread, strict=True)
+    )
+
+
+# What answers for a task.
+MODELS: dict[str, type[Classifier] | type[Tagger]] = {
+    TEXT_CLASSIFICATION: Classifier,
+    TOKEN_CLASSIFICATION: Tagger,
+}
+
+
+def open_model(artifact: Artifact, runtime: str) -> Classifier | Tagger:
+    """Open what answers for the artifact's task; the arguments and errors are those of `Model`."""
+    return MODELS[artifact.metadata["task"]](artifact, runtime)
+
+
+def decide(
+    logits: npt.NDArray[Any], labels: list[str], temperature: float, threshold: float
+) -> list[tuple[str | None, float]]:
+    """Turn logits (answers, labels) into each answer's label, None below the threshold, and its probability."""
+    probabilities = softmax(logits, temperature)
+    best = probabilities.argmax(axis=-1)
+    leading = probabilities.max(axis=-1, initial=0.0)
+    return [
+        (labels[index] if probability >= threshold else None, float(probability))
+        for index, probability in zip(best, leading, strict=True)
+    ]
+
+
+def softmax(logits: npt.NDArray[Any], temperature: float = 1.0) -> npt.NDArray[np.float64]:
+    """Return the probabilities of logits / temperature over the last axis, in float64."""
+    scaled = (logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)) / temperature
+    shifted = np.exp(scaled)
+    probabilities: npt.NDArray[np.float64] = shifted / shifted.sum(axis=-1, keepdims=True)
     return probabilities
+
+
+def _is_same(value: object, const: object) -> bool:
+    """Whether two values of JSON, `const` without lists, are equal in type too."""
+    if type(value) is not type(const):
+        return False
+    if isinstance(value, dict) and isinstance(const, dict):
+        return value.keys() == const.keys() and all(_is_same(value[key], const[key]) for key in const)
+    return value == const
 
 
 def _read_file(folder: Path, name: str) -> bytes:

@@ -10,6 +10,7 @@ from export.artifact.goldens import golden_tolerance, make_goldens
 from export.artifact.layout import (
     BOUND_FILES,
     CARD_FILE,
+    EVALUATION_FILE,
     GOLDENS_FILE,
     MANIFEST_FILE,
     SUMS_FILE,
@@ -18,20 +19,27 @@ from export.artifact.layout import (
 )
 from export.contract import FORMAT, TOKENIZER_FILE
 from export.files import dump_json, sha256_bytes
-from export.model import CONFIG_FILE, model_labels, model_limits
-from export.proof.runtimes import load_reference
+from export.model import CONFIG_FILE, model_limits
+from export.proof.runtimes import load_reference, one_torch_thread
 from export.tokenizer import Tokenizer
 from export.torchscript import TORCHSCRIPT_FILE, load_torchscript
 
 
 def write_artifact(
-    folder: Path, proven: Mapping[str, bytes], *, version: str, record: dict[str, Any], verification: dict[str, Any]
+    folder: Path,
+    proven: Mapping[str, bytes],
+    told: Mapping[str, bytes],
+    *,
+    version: str,
+    record: dict[str, Any],
+    verification: dict[str, Any],
 ) -> None:
     """Write an artifact into an empty folder.
 
     Args:
         folder: an empty folder.
         proven: the bytes of the model, configuration and tokenizer files that verification judged, by name.
+        told: the bytes of the evaluation and its pictures, as training wrote them.
         version: the artifact's version.
         record: the record of training (train.json).
         verification: the result of verification, which passed.
@@ -48,18 +56,22 @@ def write_artifact(
         "verification": {"verdict": verification["verdict"], "providers": verification["providers"]},
         "data": {key: record["data"][key] for key in ("name", "sha256", "licence", "attribution", "origin", "rows")},
     }
-    goldens = make_goldens(
-        record["golden_texts"],
-        tokenizer=Tokenizer(proven[TOKENIZER_FILE], max_length=limits.max_length),
-        reference=load_reference(proven.__getitem__),
-        labels=model_labels(config),
-        tolerance=golden_tolerance(verification),
-        max_length=limits.max_length,
-    )
-    contents = dict(proven)
+    # On one thread, so that the machine's cores do not show in the bytes.
+    with one_torch_thread():
+        goldens = make_goldens(
+            record["golden_texts"],
+            tokenizer=Tokenizer(proven[TOKENIZER_FILE], max_length=limits.max_length),
+            reference=load_reference(proven.__getitem__),
+            config=config,
+            tolerance=golden_tolerance(verification),
+        )
+    contents = {**proven, **told}
     contents[GOLDENS_FILE] = dump_json(goldens).encode()
     contents[VERIFICATION_FILE] = dump_json(verification).encode()
-    contents[CARD_FILE] = model_card(manifest, config=config, record=record, verification=verification).encode()
+    evaluation = json.loads(told[EVALUATION_FILE])
+    contents[CARD_FILE] = model_card(
+        manifest, config=config, record=record, verification=verification, evaluation=evaluation
+    ).encode()
     assert set(contents) == set(BOUND_FILES)
     manifest["files"] = {
         name: {"sha256": sha256_bytes(data), "bytes": len(data)} for name, data in sorted(contents.items())

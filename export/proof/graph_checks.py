@@ -27,17 +27,15 @@ from export.contract import (
     ONNX_METADATA_KEY,
     SEQUENCE_AXIS,
     TOKENIZER_FILE,
-    build_metadata,
 )
 from export.files import sha256_bytes
-from export.model import CONFIG_FILE, WEIGHTS_FILE, config_hash, model_labels, model_limits
+from export.model import CONFIG_FILE, WEIGHTS_FILE, model_labels, model_metadata, model_task
 from export.onnx_export import ONNX_FILE, OPSET, read_onnx
 from export.proof.runtimes import BackendError, Read, load_eager_model
 from export.torchscript import TORCHSCRIPT_FILE, load_torchscript
 
 # What the exporter writes and ONNX Runtime 1.23.2, the oldest promised, was seen to load.
 IR_VERSION = 10
-ACTIVATIONS = {"single_label_classification": "softmax"}
 
 _PATH = re.compile(rb"(?<![\w.)\]/:-])/(?:[\w.+-]+/)+[\w.+-]*|[A-Za-z]:\\\\?[\w.+-]+\\|(?:site|dist)-packages")
 _STACK_TRACE = b"stack_trace"
@@ -128,7 +126,8 @@ def _check_versions(files: Files) -> list[str]:
 def _check_interface(files: Files) -> list[str]:
     axes = (BATCH_AXIS, SEQUENCE_AXIS)
     wanted_inputs = [(INPUT_IDS, "INT64", axes), (ATTENTION_MASK, "INT64", axes)]
-    wanted_outputs = [(LOGITS, "FLOAT", (BATCH_AXIS, len(model_labels(files.config))))]
+    answered = axes if model_task(files.config).per_token else (BATCH_AXIS,)
+    wanted_outputs = [(LOGITS, "FLOAT", (*answered, len(model_labels(files.config))))]
     problems = []
     for kind, values, wanted in (
         ("inputs", files.onnx.graph.input, wanted_inputs),
@@ -212,14 +211,9 @@ def _check_metadata(files: Files) -> list[str]:
     config = files.config
     # The rest follows from the files; these two tell of the exporter and can only be repeated.
     told = files.onnx_metadata
-    wanted = build_metadata(
-        task=config["task"],
-        labels=model_labels(config),
-        activation=ACTIVATIONS[config["problem_type"]],
-        pooling=config["pooling"],
-        limits=model_limits(config),
+    wanted = model_metadata(
+        config,
         tokenizer_sha256=sha256_bytes(files.read(TOKENIZER_FILE)),
-        config_sha256=config_hash(config),
         weights_sha256=sha256_bytes(files.read(WEIGHTS_FILE)),
         versions=told["versions"],
         minimum_runtime=told["minimum_runtime"],

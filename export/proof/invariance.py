@@ -6,6 +6,7 @@ healthy ones lie far inside the limit that parity derived for one rounding, so t
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +19,15 @@ from export.proof.tolerance import distance, find_fault
 SHAPES = ((3, 7), (8, 33))
 KINDS = ("ones", "holes", "empty-row")
 
-# One retelling of a batch: what it is called, its inputs, and which rows of the batch its rows are.
-Retelling = tuple[str, Ids, Ids, list[int]]
+
+class Retelling(NamedTuple):
+    """A batch told in another way; `rows`: which rows of the batch its rows are, `columns`: where its tokens stand."""
+
+    name: str
+    input_ids: Ids
+    attention_mask: Ids
+    rows: list[int]
+    columns: slice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,17 +51,19 @@ def _with_padding(ids: Ids, mask: Ids, limits: Limits, rng: np.random.Generator)
         padding = rng.integers(0, limits.vocab_size, (rows, columns), np.int64)
         nothing = np.zeros_like(padding)
         everyone = list(range(rows))
-        yield f"{columns}-right", np.hstack([ids, padding]), np.hstack([mask, nothing]), everyone
-        yield f"{columns}-left", np.hstack([padding, ids]), np.hstack([nothing, mask]), everyone
+        right = np.hstack([ids, padding]), np.hstack([mask, nothing])
+        left = np.hstack([padding, ids]), np.hstack([nothing, mask])
+        yield Retelling(f"{columns}-right", *right, everyone, slice(length))
+        yield Retelling(f"{columns}-left", *left, everyone, slice(columns, None))
 
 
 def _alone(ids: Ids, mask: Ids, _: Limits, __: np.random.Generator) -> Iterator[Retelling]:
     for row in range(len(ids)):
-        yield f"row-{row}", ids[row : row + 1], mask[row : row + 1], [row]
+        yield Retelling(f"row-{row}", ids[row : row + 1], mask[row : row + 1], [row], slice(None))
 
 
 def _reversed(ids: Ids, mask: Ids, _: Limits, __: np.random.Generator) -> Iterator[Retelling]:
-    yield "reversed", ids[::-1].copy(), mask[::-1].copy(), list(range(len(ids)))[::-1]
+    yield Retelling("reversed", ids[::-1].copy(), mask[::-1].copy(), list(range(len(ids)))[::-1], slice(None))
 
 
 LAWS: dict[str, Callable[[Ids, Ids, Limits, np.random.Generator], Iterator[Retelling]]] = {
@@ -98,17 +108,20 @@ def _check_law(
     failures = []
     for batch, ids, mask in batches:
         together = answer(runtime, ids, mask, limits)
-        for name, other_ids, other_mask, rows in LAWS[law](ids, mask, limits, np.random.default_rng(seed)):
-            where = f"{batch}, {law} ({name})"
-            other = answer(runtime, other_ids, other_mask, limits)
+        for retelling in LAWS[law](ids, mask, limits, np.random.default_rng(seed)):
+            where = f"{batch}, {law} ({retelling.name})"
+            other = answer(runtime, retelling.input_ids, retelling.attention_mask, limits)
             fault: str | None
             if isinstance(together, BackendError) or isinstance(other, BackendError):
                 fault = str(together if isinstance(together, BackendError) else other)
             elif together.ndim == 0 or len(together) != len(ids):
                 fault = f"shape {together.shape}, wanted {len(ids)} rows"
             else:
-                fault = find_fault(other, together[rows], limit)
-                differences[where] = distance(other, together[rows])
+                wanted = together[retelling.rows]
+                # Logits of tokens stand where the tokens do.
+                other = other[:, retelling.columns] if other.ndim == 3 else other
+                fault = find_fault(other, wanted, limit)
+                differences[where] = distance(other, wanted)
             if fault:
                 failures.append(Failure(backend=runtime.name, where=where, reason=fault))
     worst = max(differences, key=differences.__getitem__, default="")

@@ -90,7 +90,7 @@ def prove(
         read: gives the bytes of a file by its name.
         batches: the test split.
         backends: the rows of the table to run, from `select_backends`; eager is among them.
-        recorded_accuracy: what training said of the test split, a fraction.
+        recorded_accuracy: what training said of the test split, a fraction of its answers.
         track: shows progress.
     """
     with one_torch_thread():
@@ -139,9 +139,9 @@ def _load(backends: Sequence[Backend], read: Read) -> tuple[list[Runtime], list[
 
 
 def _check_record(task: TaskMetrics, recorded_accuracy: float) -> list[Failure]:
-    """Compare eager's accuracy with what training recorded; only rows that rounding decides may differ."""
+    """Compare eager's accuracy with what training recorded; only answers that rounding decides may differ."""
     accuracy = next(backend.accuracy for backend in task.backends if backend.backend == EAGER)
-    if abs(accuracy - recorded_accuracy) <= task.undecided_rows / task.rows + _RECORD_ROUNDING:
+    if abs(accuracy - recorded_accuracy) <= task.undecided / task.answers + _RECORD_ROUNDING:
         return []
     reason = f"accuracy {accuracy:.4f}, where training recorded {recorded_accuracy:.4f}"
     return [Failure(backend=EAGER, where="test split", reason=reason)]

@@ -11,7 +11,7 @@ from export.proof.placement import PROVIDERS
 from export.proof.prove import Proof
 from export.proof.tolerance import Tolerance
 
-FORMAT = 1
+FORMAT = 2
 PASSED, FAILED = "passed", "failed"
 VERIFIED, NOT_VERIFIED = "verified", "not verified"
 
@@ -65,7 +65,8 @@ def document(proof: Proof) -> dict[str, Any]:
         "test_split": proof.task
         and {
             "rows": proof.task.rows,
-            "undecided_rows": proof.task.undecided_rows,
+            "answers": proof.task.answers,
+            "undecided": proof.task.undecided,
             "tolerance": _tolerance(proof.task.tolerance),
             "backends": [
                 {
@@ -143,7 +144,8 @@ def text(proof: Proof) -> str:
     if proof.task:
         task = proof.task
         parts.append(
-            f"Test split, {task.rows} rows, {task.undecided_rows} of them too close to call; {_explain(task.tolerance)}"
+            f"Test split, {task.rows} rows, {task.answers} answers, {task.undecided} of them too close to call; "
+            f"{_explain(task.tolerance)}"
         )
         parts.append(
             _table(
@@ -152,7 +154,7 @@ def text(proof: Proof) -> str:
                     [
                         part.backend,
                         f"{100 * part.accuracy:.2f} %",
-                        f"{part.equal_labels} of {task.rows}",
+                        f"{part.equal_labels} of {task.answers}",
                         f"{part.max_error:.2e}",
                         f"{part.limit:.2e}",
                         _share(part.max_error, part.limit),

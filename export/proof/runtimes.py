@@ -64,7 +64,7 @@ class Runtime(Protocol):
         """Its name in the table of backends."""
 
     def run(self, input_ids: Ids, attention_mask: Ids) -> Array:
-        """Return the logits (batch, labels) for ids and mask (batch, sequence) int64.
+        """Return the logits, (batch, labels) or (batch, sequence, labels), for ids and mask (batch, sequence) int64.
 
         Raises:
             BackendError: if the backend fails.

@@ -1,7 +1,8 @@
 """The task itself: the whole test split on every backend, real texts with the length they have.
 
-Labels must equal eager's wherever eager's best two logits lie further apart than two backends within the limit can
-bring together, which is twice the limit. Rows closer than that are counted: there rounding decides.
+An answer is a row's, or a token's that begins a word. Labels must equal eager's wherever eager's best two logits lie
+further apart than two backends within the limit can bring together, which is twice the limit. Answers closer than that
+are counted: there rounding decides.
 """
 
 from collections.abc import Sequence
@@ -14,10 +15,16 @@ from export.proof.parity import Failure, Track, answer, backend_limit, no_progre
 from export.proof.runtimes import EAGER, Array, BackendError, Ids, Runtime
 from export.proof.tolerance import Tolerance, derive_tolerance, distance, find_fault
 
+# The label of a token that is asked for no answer.
+NO_ANSWER = -100
+
 
 @dataclass(frozen=True, kw_only=True)
 class TestBatch:
-    """A batch of the test split: ids and mask (batch, sequence) int64, labels (batch,) int64."""
+    """A batch of the test split: ids and mask (batch, sequence) int64, labels int64.
+
+    Labels are (batch,), or (batch, sequence) for a task with answers for tokens, NO_ANSWER where none is asked.
+    """
 
     __test__ = False  # the name is no test's
 
@@ -28,7 +35,7 @@ class TestBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class BackendTask:
-    """What the test split says of one backend. `accuracy` is a fraction of all rows; errors are in logits."""
+    """What the test split says of one backend. `accuracy` is a fraction of all answers; errors are in logits."""
 
     backend: str
     accuracy: float
@@ -40,10 +47,11 @@ class BackendTask:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskMetrics:
-    """What the test split says of all backends; `undecided_rows` lie within twice the limit."""
+    """What the test split says of all backends; `undecided` answers lie within twice the limit."""
 
     rows: int
-    undecided_rows: int
+    answers: int
+    undecided: int
     tolerance: Tolerance
     backends: tuple[BackendTask, ...]
 
@@ -68,19 +76,21 @@ def check_task(
             answers[runtime.name].append(answer(runtime, batch.input_ids, batch.attention_mask, limits))
     eager = whole(answers[EAGER])
     tolerance = derive_tolerance(eager, expected)
+    asked = [batch.labels != NO_ANSWER for batch in batches]
     decided = [_margins(output) > 2 * tolerance.limit for output in eager]
     return TaskMetrics(
         rows=sum(len(batch.labels) for batch in batches),
-        undecided_rows=sum(int((~rows).sum()) for rows in decided),
+        answers=sum(int(places.sum()) for places in asked),
+        undecided=sum(int((places & ~clear).sum()) for places, clear in zip(asked, decided, strict=True)),
         tolerance=tolerance,
         backends=tuple(_judge(name, answers[name], batches, expected, eager, decided, tolerance) for name in answers),
     )
 
 
 def _margins(logits: Array) -> Array:
-    """Return by how much the best logit of each row leads the second; a row that is not finite leads by nothing."""
-    best_two = np.sort(logits, axis=1)[:, -2:]
-    margins: Array = best_two[:, -1] - best_two[:, 0]
+    """Return by how much each best logit leads the second; what is not finite leads by nothing."""
+    best_two = np.sort(logits, axis=-1)[..., -2:]
+    margins: Array = best_two[..., -1] - best_two[..., 0]
     return np.nan_to_num(margins, nan=0.0, posinf=0.0)
 
 
@@ -95,10 +105,12 @@ def _judge(
 ) -> BackendTask:
     limit = backend_limit(backend, tolerance)
     failures = []
-    correct = equal = row = 0
+    correct = equal = row = asked = 0
     max_error = 0.0
     for output, batch, wanted, eager_output, clear in zip(answers, batches, expected, eager, decided, strict=True):
         first, row = row, row + len(batch.labels)
+        places = batch.labels != NO_ANSWER
+        asked += int(places.sum())
         where = f"test rows {first} to {row - 1} in order of length"
         fault = str(output) if isinstance(output, BackendError) else find_fault(output, wanted, limit)
         if fault:
@@ -106,15 +118,16 @@ def _judge(
         if isinstance(output, BackendError) or output.shape != wanted.shape:
             continue
         max_error = max(max_error, distance(output, wanted))
-        labels, eager_labels = output.argmax(axis=1), eager_output.argmax(axis=1)
+        labels, eager_labels = output.argmax(axis=-1), eager_output.argmax(axis=-1)
         correct += int((labels == batch.labels).sum())
-        equal += int((labels == eager_labels).sum())
-        for index in np.flatnonzero((labels != eager_labels) & clear):
-            reason = f"label {labels[index]}, where eager has {eager_labels[index]} by more than twice the limit"
-            failures.append(Failure(backend=backend, where=f"test row {first + index}", reason=reason))
+        equal += int(((labels == eager_labels) & places).sum())
+        for place in zip(*np.nonzero((labels != eager_labels) & clear & places), strict=True):
+            reason = f"label {labels[place]}, where eager has {eager_labels[place]} by more than twice the limit"
+            token = "".join(f", token {column}" for column in place[1:])
+            failures.append(Failure(backend=backend, where=f"test row {first + place[0]}{token}", reason=reason))
     return BackendTask(
         backend=backend,
-        accuracy=correct / row,
+        accuracy=correct / asked,
         equal_labels=equal,
         max_error=max_error,
         limit=limit,

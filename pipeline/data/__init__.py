@@ -1,1 +1,1 @@
-"""Texts with labels: the data sets that Ferry trains on, and the baseline that they are measured against."""
+"""Labelled data: the sets that come with Ferry, users' own files, and the baseline that encoders must beat."""

@@ -1,28 +1,43 @@
-"""A data set in memory: texts and label indices in three splits, with where they come from."""
+"""A data set: inputs and label indices in three splits, with where they come from."""
 
 import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.data.lines import BadRow
+
 SPLITS = ("train", "validation", "test")
+TEXT_CLASSIFICATION = "text-classification"
+TOKEN_CLASSIFICATION = "token-classification"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Split:
-    """Texts and, for each, the index of its label."""
+    """Inputs and, for each, what a model should answer.
 
-    texts: list[str]
-    labels: list[int]
+    For text classification a text and the index of its label, targets (rows,); for token classification the words of a
+    sentence and the index of each word's tag, targets (words,) a sentence. Inputs may be a view of a file.
+    """
+
+    inputs: Sequence[str] | Sequence[list[str]]
+    targets: npt.NDArray[np.int64] | Sequence[npt.NDArray[np.int64]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dataset:
-    """A labelled data set; `sha256` is that of the file it was read from."""
+    """A labelled data set.
+
+    `sha256` is over what it was read from and how; `none` holds texts of validation and test that fit no class;
+    `notes` says what a person should know, a sentence each; of `bad_rows` the first are kept; `rows_read` counts them.
+    """
 
     name: str
     labels: list[str]
@@ -33,6 +48,11 @@ class Dataset:
     licence: str
     attribution: str
     origin: str
+    task: str = TEXT_CLASSIFICATION
+    none: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    bad_rows: tuple[BadRow, ...] = ()
+    rows_read: int = 0
 
 
 def load_dataset(name: str = "licences") -> Dataset:
@@ -81,6 +101,7 @@ def load_record(path: Path) -> Dataset:
         licence=record["licence"],
         attribution=record["attribution"],
         origin=record["origin"],
+        rows_read=sum(len(split.inputs) for split in splits.values()),
     )
 
 
@@ -89,23 +110,24 @@ _RECORD_KEYS = {"name", "file", "sha256", "labels", "licence", "attribution", "o
 
 def _parse(data: bytes, labels: list[str], file: Path) -> dict[str, Split]:
     index = {label: number for number, label in enumerate(labels)}
-    splits = {split: Split([], []) for split in SPLITS}
+    texts: dict[str, list[str]] = {split: [] for split in SPLITS}
+    targets: dict[str, list[int]] = {split: [] for split in SPLITS}
     try:
         lines = gzip.decompress(data).decode("utf-8").removesuffix("\n").split("\n")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise ValueError(f"{file} is not a gzip file of UTF-8 text: {error}.") from None
     for number, line in enumerate(lines, start=1):
         split, label, text = _parse_line(line, f"line {number} of {file}")
-        if split not in splits:
+        if split not in texts:
             raise ValueError(f"line {number} of {file}: split must be one of {', '.join(SPLITS)}; got {split!r}.")
         if label not in index:
             raise ValueError(f"line {number} of {file}: the label {label!r} is not among the record's labels.")
-        splits[split].texts.append(text)
-        splits[split].labels.append(index[label])
-    for name, split_ in splits.items():
-        if not split_.texts:
+        texts[split].append(text)
+        targets[split].append(index[label])
+    for name, own in texts.items():
+        if not own:
             raise ValueError(f"{file} has no row of the {name} split.")
-    return splits
+    return {split: Split(texts[split], np.array(targets[split], np.int64)) for split in SPLITS}
 
 
 def _parse_line(line: str, where: str) -> tuple[str, str, str]:

@@ -1,5 +1,6 @@
-"""Accuracy and macro-F1 of predicted label indices."""
+"""Accuracy and macro-F1 of predicted label indices, and span F1 of predicted tags."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,49 @@ def macro_f1(predicted: npt.NDArray[Any], expected: npt.NDArray[Any]) -> float:
     hits = np.bincount(expected[predicted == expected], minlength=length)
     occurs = named > 0
     return float(np.mean(2 * hits[occurs] / named[occurs]))
+
+
+def span_f1(predicted: Sequence[Sequence[str]], expected: Sequence[Sequence[str]]) -> float:
+    """Return the micro F1 of exact spans, 0 … 1, as the CoNLL-2000 script conlleval computes it; 0 without any span.
+
+    Args:
+        predicted: for each sentence its words' BIO tags; a tag without `B-` or `I-` is outside every span.
+        expected: the same for the right tags.
+
+    Raises:
+        ValueError: if there are no sentences, or their numbers or lengths differ.
+    """
+    if not len(predicted) or [len(tags) for tags in predicted] != [len(tags) for tags in expected]:
+        raise ValueError(
+            "predicted and expected must be tags of the same sentences, one a word, with at least one sentence; "
+            f"got {len(predicted)} and {len(expected)} sentences. Cut both at the same words."
+        )
+    hits = found = right = 0
+    for own, true in zip(predicted, expected, strict=True):
+        spans, true_spans = tag_spans(own), tag_spans(true)
+        hits += len(spans & true_spans)
+        found += len(spans)
+        right += len(true_spans)
+    # 2·P·R / (P + R) with P = hits / found and R = hits / right.
+    return 2 * hits / (found + right) if found + right else 0.0
+
+
+def tag_spans(tags: Sequence[str]) -> set[tuple[int, int, str]]:
+    """Return the spans of a sentence: first word, word behind the last, type.
+
+    `B-x` starts a span, and so does `I-x` that does not follow `B-x` or `I-x`, as in conlleval.
+    """
+    spans: set[tuple[int, int, str]] = set()
+    start, kind = 0, ""
+    for index, tag in enumerate([*tags, ""]):
+        prefix, _, own = tag.partition("-")
+        inside = own if prefix in ("B", "I") else ""
+        if kind and (prefix == "B" or inside != kind):
+            spans.add((start, index, kind))
+            kind = ""
+        if inside and not kind:
+            start, kind = index, inside
+    return spans
 
 
 def _check(predicted: npt.NDArray[Any], expected: npt.NDArray[Any]) -> None:

@@ -1,28 +1,31 @@
 """One label for a text: cross-entropy to learn it, accuracy and macro-F1 to judge it."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
-from export.model import TASK, describe_model
-from models.config import EncoderConfig
+from export.model import TEXT_CLASSIFICATION, describe_model
+from export.tokenizer import Tokenizer
 from pipeline.config import ModelConfig
+from pipeline.data.dataset import Split
+from pipeline.data.examples import Examples, encode_texts
+from pipeline.tasks.encoder import encoder_config
 from pipeline.tasks.metrics import accuracy, macro_f1
 
 
 class TextClassification:
     """The task `text-classification`; its best checkpoint is the one with the highest validation accuracy."""
 
-    name = TASK
+    name = TEXT_CLASSIFICATION
+    per_token = False
     best_metric = "accuracy"
-    # A row with this target is left out of the loss.
-    ignore_index = -100
 
-    def __init__(self, *, label_smoothing: float) -> None:
-        """Choose the loss; label smoothing as in Szegedy et al. 2016, section 7."""
-        self.loss_function = nn.CrossEntropyLoss(ignore_index=self.ignore_index, label_smoothing=label_smoothing)
+    def __init__(self, *, labels: Sequence[str], label_smoothing: float, class_weights: Tensor | None) -> None:
+        """Choose the loss; label smoothing as in Szegedy et al. 2016, section 7, class weights (labels,) or None."""
+        self.loss_function = nn.CrossEntropyLoss(weight=class_weights, label_smoothing=label_smoothing)
 
     @staticmethod
     def describe(model: ModelConfig, *, vocab_size: int, labels: list[str]) -> dict[str, Any]:
@@ -31,21 +34,19 @@ class TextClassification:
         Raises:
             ValueError: if the parts of the model do not fit each other.
         """
-        encoder = EncoderConfig(
-            vocab_size=vocab_size,
-            max_len=model.max_len,
-            dim=model.dim,
-            num_layers=model.num_layers,
-            num_heads=model.num_heads,
-            hidden_dim=model.hidden_dim,
-            attention=model.attention,
-            position=model.position,
-            norm=model.norm,
-            activation=model.activation,
-            causal=model.causal,
-            dropout=model.dropout,
-        )
-        return describe_model(encoder, pooling=model.pooling, head=model.head, labels=labels)
+        encoder = encoder_config(model, vocab_size=vocab_size)
+        return describe_model(TEXT_CLASSIFICATION, encoder, pooling=model.pooling, head=model.head, labels=labels)
+
+    @staticmethod
+    def corpus(split: Split) -> Sequence[str]:
+        """Return the texts that the tokenizer is trained on."""
+        return cast(Sequence[str], split.inputs)
+
+    @staticmethod
+    def encode(tokenizer: Tokenizer, split: Split, *, progress: str | None = None) -> Examples:
+        """Turn a split into ids and one target a text."""
+        texts, targets = cast(Sequence[str], split.inputs), cast(npt.NDArray[np.int64], split.targets)
+        return encode_texts(tokenizer, texts, targets, progress=progress)
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Return the mean cross-entropy in nats; logits (B, labels) float, targets (B,) int64."""
@@ -53,7 +54,7 @@ class TextClassification:
         return loss
 
     @staticmethod
-    def score(logits: npt.NDArray[np.float32], targets: npt.NDArray[np.int64]) -> dict[str, float]:
-        """Return the metrics of a split; logits (N, labels) float, targets (N,) int64."""
-        predictions = logits.argmax(axis=1)
-        return {"accuracy": accuracy(predictions, targets), "macro_f1": macro_f1(predictions, targets)}
+    def score(predicted: npt.NDArray[np.int64], split: Split, examples: Examples) -> dict[str, float]:
+        """Return the metrics of a split; predicted (texts,) label indices in the split's order."""
+        expected = np.asarray(split.targets)
+        return {"accuracy": accuracy(predicted, expected), "macro_f1": macro_f1(predicted, expected)}

@@ -5,11 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
-from tests.examples.consumers import ROOT, Consumer
+from tests.examples.consumers import ROOT, Consumer, change_metadata, copy_artifact
+from tests.examples.tagger import make_tagger
+from tests.examples.trained import train_tagger
 
 HEADERS = {
     "sentencepiece_processor.h": "SentencePiece (libsentencepiece-dev)",
@@ -20,20 +23,17 @@ HEADERS = {
 
 @pytest.fixture(scope="session")
 def cpp_consumer() -> Consumer:
-    if missing := missing_for_cpp():
-        pytest.skip(f"the C++ consumer needs {', '.join(missing)}")
-    prefix = torch.utils.cmake_prefix_path
-    folder = ROOT / "build" / "examples-cpp"
-    # CMake's cache would keep the libtorch of another environment.
-    if (folder / "torch").is_file() and (folder / "torch").read_text("utf-8") != prefix:
-        shutil.rmtree(folder)
-    run(
-        *("cmake", "-S", ROOT / "examples" / "cpp", "-B", folder),
-        *("-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS=-Werror", f"-DCMAKE_PREFIX_PATH={prefix}"),
+    folder = build_cpp(
+        ROOT / "examples" / "cpp", ROOT / "build" / "examples-cpp", build_type="Release", flags="-Werror"
     )
-    (folder / "torch").write_text(prefix, "utf-8")
-    run("cmake", "--build", folder, "--parallel", os.cpu_count() or 1)
     return Consumer(name="cpp", command=[str(folder / "classify")], model="model.pt", runtime="libtorch")
+
+
+@pytest.fixture(scope="session")
+def sanitized() -> Path:
+    """The folder of three programs that stop at the first fault: classify (in consumer/), library and planted."""
+    source = ROOT / "tests" / "examples" / "sanitized"
+    return build_cpp(source, ROOT / "build" / "examples-cpp-sanitized", build_type="Debug", flags="-Werror -O1")
 
 
 @pytest.fixture(scope="session")
@@ -60,10 +60,46 @@ def python_consumer() -> Consumer:
     )
 
 
+@pytest.fixture(scope="session")
+def strict(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same artifact with a temperature and a threshold that some texts reach and some do not."""
+    copy = copy_artifact(artifact, tmp_path_factory.mktemp("strict"))
+    change_metadata(copy, lambda metadata: metadata.update(temperature=0.7, threshold=0.3))
+    return copy
+
+
+@pytest.fixture(scope="session")
+def tagger(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An artifact that tags words."""
+    return make_tagger(artifact, tmp_path_factory.mktemp("tagger"))
+
+
+@pytest.fixture(scope="session")
+def trained_tagger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An artifact that tags words and has learned to, whose answers depend on every word around."""
+    return train_tagger(tmp_path_factory.mktemp("trained-tagger"))
+
+
 @pytest.fixture(params=["cpp", "python"])
 def consumer(request: pytest.FixtureRequest) -> Consumer:
     found: Consumer = request.getfixturevalue(f"{request.param}_consumer")
     return found
+
+
+def build_cpp(source: Path, folder: Path, *, build_type: str, flags: str) -> Path:
+    if missing := missing_for_cpp():
+        pytest.skip(f"the C++ consumer needs {', '.join(missing)}")
+    prefix = torch.utils.cmake_prefix_path
+    # CMake's cache would keep the libtorch of another environment.
+    if (folder / "torch").is_file() and (folder / "torch").read_text("utf-8") != prefix:
+        shutil.rmtree(folder)
+    run(
+        *("cmake", "-S", source, "-B", folder, f"-DCMAKE_BUILD_TYPE={build_type}", f"-DCMAKE_CXX_FLAGS={flags}"),
+        f"-DCMAKE_PREFIX_PATH={prefix}",
+    )
+    (folder / "torch").write_text(prefix, "utf-8")
+    run("cmake", "--build", folder, "--parallel", os.cpu_count() or 1)
+    return folder
 
 
 def missing_for_cpp() -> list[str]:

@@ -42,10 +42,11 @@ class Consumer:
         return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     @contextmanager
-    def started(self, artifact: Path) -> Iterator[subprocess.Popen[bytes]]:
+    def started(self, artifact: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         """Start the program on standard input; if it hangs it is ended, and its output with it."""
         pipe = subprocess.PIPE
-        with subprocess.Popen([*self.command, str(artifact)], stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        command = [*self.command, str(artifact), *arguments]
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
             timer = threading.Timer(TIMEOUT_SECONDS, process.kill)
             timer.start()
             try:
@@ -108,6 +109,15 @@ def change_goldens(artifact: Path, change: Callable[[Any], None]) -> None:
     goldens = read_json(artifact / "goldens.json")
     change(goldens)
     (artifact / "goldens.json").write_text(json.dumps(goldens), "utf-8")
+    reseal(artifact)
+
+
+def change_metadata(artifact: Path, change: Callable[[Any], None]) -> None:
+    """Change the metadata in the manifest and in both models, and every hash that follows."""
+    metadata = read_json(artifact / "manifest.json")["metadata"]
+    change(metadata)
+    write_metadata(artifact, metadata)
+    change_manifest(artifact, lambda manifest: manifest.update(metadata=metadata))
     reseal(artifact)
 
 

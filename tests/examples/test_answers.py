@@ -1,20 +1,27 @@
 """Both consumers answer as the artifact's goldens say, on every text that there is, and alike."""
 
 import random
+import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import sentencepiece
 
+from export.contract import normalise_text
 from tests.examples.consumers import (
     Consumer,
     Result,
     change_goldens,
+    change_metadata,
     copy_artifact,
     read_json,
     reseal,
     spoil_weights,
 )
+from tests.examples.fuzz import make_text
 
 PROBABILITY_TOLERANCE = 1e-4
 
@@ -141,6 +148,46 @@ def test_generated_texts(cpp_consumer: Consumer, python_consumer: Consumer, arti
     assert len(answers[0]) == len(texts)
     assert_alike(answers[0], answers[1])
     assert results[0].err == results[1].err
+
+
+def test_temperature_and_threshold(consumer: Consumer, artifact: Path, tmp_path: Path) -> None:
+    golden = next(golden for golden in read_json(artifact / "goldens.json")["texts"] if golden["text"] == "x")
+    logits = np.array(golden["logits"])
+    for temperature in (0.25, 1, 3):
+        exponentials = np.exp(logits / temperature)
+        probability = exponentials.max() / exponentials.sum()
+        for threshold, label in (
+            (0, golden["label"]),
+            (probability - 0.001, golden["label"]),
+            (probability + 0.001, ""),
+        ):
+            copy = copy_artifact(artifact, tmp_path / f"{temperature}-{threshold}")
+            change_metadata(copy, partial(dict.update, temperature=temperature, threshold=float(threshold)))
+            assert_alike(parse(consumer.run(copy, "x")), [(label, probability)])
+
+
+def test_words(consumer: Consumer, tagger: Path) -> None:
+    texts = [golden for golden in read_json(tagger / "goldens.json")["texts"] if "\0" not in golden["text"]]
+    wanted = [
+        "".join(f"{word['word']}\t{word['label'] or ''}\t{word['probability']:.6f}\n" for word in golden["words"])
+        + "\n"
+        for golden in texts
+    ]
+    result = consumer.run(tagger, *(golden["text"] for golden in texts))
+    assert (result.code, result.out) == (0, "".join(wanted))
+    cut = [number for number, golden in enumerate(texts, start=1) if golden["dropped"]]
+    assert [int(line.split()[2]) for line in result.err.splitlines()] == cut
+    assert consumer.run(tagger, "--self-test").code == 0
+
+
+def test_words_have_the_ids_of_the_whole_text(artifact: Path) -> None:
+    """What both consumers rely on: no piece reaches from one word into the next."""
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(artifact / "tokenizer.model"))
+    generator = random.Random(3)
+    for _ in range(2_000):
+        text = normalise_text(re.sub("[\ud800-\udfff]", "", make_text(generator)))
+        words = text.split(" ") if text else []
+        assert [piece for word in words for piece in processor.encode(word)] == processor.encode(text)
 
 
 def test_too_long_is_told(consumer: Consumer, artifact: Path) -> None:

@@ -114,12 +114,28 @@ DIGITS = "0" * 64
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (put("format", value=2), "manifest.json must have format 1; got 2. Use a newer program."),
+        (put("format", value=3), "manifest.json must have format 2; got 3. Use a newer program."),
+        (put("format", value=1), "manifest.json must have format 2; got 1. Use a newer program."),
         (put("format", value=True), "manifest.json: format must be a whole number."),
         (put("name", value=None), "manifest.json: name must be a string."),
         (put("metadata", value=[]), "manifest.json: metadata must be an object."),
-        (put("metadata", "format", value=2), "metadata.format must be 1; got 2. Use a program that knows it."),
-        (put("metadata", "task", value="ner"), "metadata.task must be text-classification; got ner."),
+        (put("metadata", "format", value=3), "metadata.format must be 2; got 3. Use a program that knows it."),
+        (
+            put("metadata", "task", value="ner"),
+            "manifest.json: metadata.task must be text-classification or token-classification; got ner. "
+            "Use a program that knows it.",
+        ),
+        (put("metadata", "task", value=3), "manifest.json: metadata.task must be a string."),
+        (put("metadata", "temperature", value=0), "manifest.json: metadata.temperature must be above 0."),
+        (put("metadata", "temperature", value=-0.5), "manifest.json: metadata.temperature must be above 0."),
+        (put("metadata", "temperature", value="1"), "manifest.json: metadata.temperature must be a number."),
+        (put("metadata", "temperature", value=True), "manifest.json: metadata.temperature must be a number."),
+        (put("metadata", "threshold", value=1.01), "manifest.json: metadata.threshold must lie in 0 to 1."),
+        (put("metadata", "threshold", value=-1), "manifest.json: metadata.threshold must lie in 0 to 1."),
+        (put("metadata", "threshold", value=None), "manifest.json: metadata.threshold must be a number."),
+        # The models' metadata is compared last, so a value that is allowed is refused for differing.
+        (put("metadata", "threshold", value=1), "carries other metadata than manifest.json"),
+        (put("metadata", "temperature", value=10**300), "carries other metadata than manifest.json"),
         (put("metadata", "activation", value="sigmoid"), "metadata.activation must be softmax; got sigmoid."),
         (
             put("metadata", "tokenizer", "kind", value="bert"),
@@ -157,7 +173,12 @@ def test_a_wrong_manifest(consumer: Consumer, copy: Path, change: Any, said: str
 
 
 @pytest.mark.parametrize(
-    "manifest", [b"\xff", b"[NaN]", b"\xef\xbb\xbf{}", b"[" * 100_000], ids=lambda raw: repr(raw[:8])
+    "manifest",
+    [
+        *(b"\xff", b"[NaN]", b"\xef\xbb\xbf{}", b"[" * 100_000, b"{}\0", b"[1e400]", b"[-1e400]"),
+        *(b"[" + b"9" * 400 + b"]", b"[" + b"9" * 5_000 + b"]", b'["\\ud800"]', b'{"\\udfff":1}'),
+    ],
+    ids=lambda raw: repr(raw[:8]),
 )
 def test_a_manifest_that_is_no_json(consumer: Consumer, copy: Path, manifest: bytes) -> None:
     (copy / "manifest.json").write_bytes(manifest)
@@ -223,3 +244,66 @@ def test_limits_come_from_the_artifact(consumer: Consumer, copy: Path) -> None:
 def test_wrong_goldens(consumer: Consumer, copy: Path, batch: Any) -> None:
     change_goldens(copy, lambda goldens: goldens.update(batches=[batch]))
     assert consumer.refuses(copy, "--self-test").startswith("goldens.json: input_ids ")
+
+
+def test_a_golden_with_half_a_character(consumer: Consumer, copy: Path) -> None:
+    change_goldens(copy, lambda goldens: goldens["texts"][0].update(text="a\ud800"))
+    assert consumer.refuses(copy, "--self-test") == "goldens.json is not valid JSON. Fetch the artifact again."
+
+
+def test_wrong_words(consumer: Consumer, tagger: Path, tmp_path: Path) -> None:
+    copy = copy_artifact(tagger, tmp_path)
+
+    def change(goldens: Any) -> None:
+        words = [golden["words"] for golden in goldens["texts"]]
+        words[1][1]["label"] = None
+        words[1][2]["probability"] += 0.01
+        words[3].pop()
+        words[4][0]["word"] = "A"
+        words[4][-1].update(label="O", probability=0.5)
+        goldens["texts"][2]["logits"].pop()
+        goldens["batches"][0]["logits"][0].pop()
+        goldens["batches"][0]["logits"][1].pop()
+
+    change_goldens(copy, change)
+    result = consumer.run(copy, "--self-test")
+    assert (result.code, result.out) == (1, "")
+    lines = [line.removeprefix("self-test: ") for line in result.err.splitlines()]
+    assert lines[0].startswith("text 2, word 2: wanted no label; got the label ")
+    assert lines[1].startswith("text 2, word 3: wanted the probability 0.")
+    assert lines[2:] == [
+        "text 3: wanted logits of shape (1, 1, 4); got (1, 2, 4).",
+        "text 4: the text has other words.",
+        "text 5: the text has other words.",
+        "batch 1: wanted logits of shape (2, 3, 4); got (2, 4, 4).",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("words", None, "words must be a list."),
+        ("words", [3, {}], "word is missing."),
+        ("words", [{"word": 3}, {}], "word must be a string."),
+        ("logits", [1, 2], "logits must hold numbers in equally long lists, 2 deep."),
+        ("logits", [[1, 2], [1]], "logits must hold numbers in equally long lists, 2 deep."),
+        ("input_ids", [[2, 3]], "input_ids must hold numbers in equally long lists, 1 deep."),
+    ],
+    ids=str,
+)
+def test_goldens_of_another_kind(
+    consumer: Consumer, tagger: Path, tmp_path: Path, key: str, value: Any, said: str
+) -> None:
+    copy = copy_artifact(tagger, tmp_path)
+
+    def change(goldens: Any) -> None:
+        golden = goldens["texts"][1]
+        golden[key] = value if key != "words" or value is None else value + golden["words"][2:]
+
+    change_goldens(copy, change)
+    assert consumer.refuses(copy, "--self-test") == f"goldens.json: {said}"
+
+
+def test_a_label_of_another_kind(consumer: Consumer, copy: Path) -> None:
+    change_goldens(copy, lambda goldens: goldens["texts"][0].update(label=3))
+    assert consumer.refuses(copy, "--self-test") == "goldens.json: label must be a string or null."

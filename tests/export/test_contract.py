@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -159,21 +160,39 @@ class TestCheckInputs:
             check_inputs(np.ones((1, 3), dtype=np.int64), np.array([[1, 0, wrong]], dtype=np.int64), LIMITS)
 
 
+def metadata_of(**changes: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "task": "text-classification",
+        "per_token": False,
+        "labels": ["MIT", "ISC"],
+        "activation": "softmax",
+        "temperature": 0.8,
+        "threshold": 0.25,
+        "pooling": "mean",
+        "limits": LIMITS,
+        "tokenizer_sha256": "a" * 64,
+        "config_sha256": "b" * 64,
+        "weights_sha256": "c" * 64,
+        "versions": {"torch": "2.13.0"},
+        "minimum_runtime": {"onnxruntime": "1.23.2"},
+    }
+    return build_metadata(**{**facts, **changes})
+
+
+def test_metadata_of_a_tagger_says_what_is_answered() -> None:
+    metadata = metadata_of(task="token-classification", per_token=True, pooling=None)
+    assert metadata["outputs"]["logits"]["axes"] == ["batch_size", "sequence_length", "labels"]
+    assert metadata["pooling"] is None
+    assert metadata["empty_row"] == "zeros, as all padding"
+    assert "its answer is that of its first piece" in metadata["text"]["words"]
+    assert "words" not in metadata_of()["text"]
+
+
 def test_metadata_states_the_whole_contract() -> None:
-    metadata = build_metadata(
-        task="text-classification",
-        labels=["MIT", "ISC"],
-        activation="softmax",
-        pooling="mean",
-        limits=LIMITS,
-        tokenizer_sha256="a" * 64,
-        config_sha256="b" * 64,
-        weights_sha256="c" * 64,
-        versions={"torch": "2.13.0"},
-        minimum_runtime={"onnxruntime": "1.23.2"},
-    )
+    metadata = metadata_of()
     assert metadata == json.loads(canonical_json(metadata))
-    assert metadata["format"] == 1
+    assert metadata["format"] == 2
+    assert (metadata["activation"], metadata["temperature"], metadata["threshold"]) == ("softmax", 0.8, 0.25)
     assert metadata["labels"] == ["MIT", "ISC"]
     assert metadata["inputs"] == {
         "input_ids": {"dtype": "int64", "axes": ["batch_size", "sequence_length"]},

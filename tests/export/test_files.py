@@ -1,5 +1,6 @@
 """Files that are either whole or absent."""
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -108,6 +109,43 @@ class TestNewFolder:
             write_new(target, replace=False, then=target.mkdir)
         assert os.listdir(target) == []
         assert os.listdir(tmp_path) == ["target"]
+
+    @pytest.mark.parametrize("kind", ["folder", "file"])
+    def test_never_changes_what_appeared_just_before_the_rename(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    ) -> None:
+        target = tmp_path / "target"
+        rename = Path.rename
+
+        def late(source: Path, to: Path) -> Path:
+            if kind == "file":
+                target.touch()
+            else:
+                target.mkdir()
+                write(target, "theirs")
+            return rename(source, to)
+
+        monkeypatch.setattr(Path, "rename", late)
+        with pytest.raises(FileExistsError) as caught:
+            write_new(target, replace=False, then=lambda: None)
+        assert str(caught.value) == f"{target} exists and is never changed."
+        assert os.listdir(tmp_path) == ["target"]
+        assert kind == "file" or content(target) == "theirs"
+
+    @pytest.mark.parametrize("named", [False, True], ids=["a write", "an opening"])
+    def test_error_of_the_disk_names_the_folder_that_a_person_asked_for(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(OSError, match="No space") as caught, new_folder(Path("target"), replace=False) as work:
+            raise OSError(errno.ENOSPC, "No space", *([str(work / "file")] if named else []))
+        assert caught.value.filename == "target"
+        assert os.listdir(tmp_path) == []
+
+    def test_error_about_another_file_keeps_its_name(self, tmp_path: Path) -> None:
+        with pytest.raises(FileNotFoundError) as caught, new_folder(tmp_path / "target", replace=False):
+            (tmp_path / "none").read_bytes()
+        assert caught.value.filename == str(tmp_path / "none")
 
     @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
     @pytest.mark.parametrize("replace", [False, True])

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from models.attention import ATTENTIONS
 from models.config import EncoderConfig, legal_positions
-from models.heads import TextClassifier
+from models.heads import TextClassifier, TokenTagger
 from models.pooling import POOLINGS
 
 # torch 2.13's exporter trips over a deprecation of its own, and says that two inputs share an axis, which is meant.
@@ -30,8 +30,9 @@ PAIRS = [
     for position in legal_positions(attention)
     for causal in ([False, True] if row.causal else [False])
 ]
-# The poolings take turns, so that each is exported with several mechanisms and none costs an export of its own.
-CASES = [(*pair, pooling) for pair, pooling in zip(PAIRS, itertools.cycle(POOLINGS), strict=False)]
+# The poolings, and the tagger that pools nothing, take turns: each is exported with several mechanisms.
+TOKENS = "tokens"
+CASES = [(*pair, pooling) for pair, pooling in zip(PAIRS, itertools.cycle([*POOLINGS, TOKENS]), strict=False)]
 every_case = pytest.mark.parametrize(
     "case", CASES, ids=[f"{a}-{p}-{'causal' if c else 'both_ways'}-{pooling}" for a, p, c, pooling in CASES]
 )
@@ -41,7 +42,7 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
 
 @cache
-def classifier(attention: str, position: str, causal: bool, pooling: str) -> TextClassifier:
+def classifier(attention: str, position: str, causal: bool, pooling: str) -> TextClassifier | TokenTagger:
     torch.manual_seed(0)
     config = EncoderConfig(
         vocab_size=40,
@@ -56,7 +57,12 @@ def classifier(attention: str, position: str, causal: bool, pooling: str) -> Tex
     )
     # Both heads take their turn.
     head = "mlp" if causal else "linear"
-    model = TextClassifier(config, pooling=pooling, head=head, num_labels=4).eval().requires_grad_(False)
+    model = (
+        TokenTagger(config, head=head, num_labels=4)
+        if pooling == TOKENS
+        else TextClassifier(config, pooling=pooling, head=head, num_labels=4)
+    )
+    model.eval().requires_grad_(False)
     for parameter in model.parameters():
         parameter.add_(0.1 * torch.randn_like(parameter))
     return model
@@ -116,7 +122,7 @@ def masks(batch: int, length: int) -> dict[str, Tensor]:
 Run = Callable[[Tensor, Tensor], Tensor]
 
 
-def assert_same_function(model: TextClassifier, run: Run, shape: tuple[int, int]) -> None:
+def assert_same_function(model: TextClassifier | TokenTagger, run: Run, shape: tuple[int, int]) -> None:
     ids = torch.randint(0, 40, shape, generator=torch.Generator().manual_seed(1))
     for pattern, mask in masks(*shape).items():
         torch.testing.assert_close(

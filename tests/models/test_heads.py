@@ -1,10 +1,10 @@
-"""Poolings and the text classifier: oracles, empty rows, training."""
+"""Poolings, the text classifier and the token tagger: oracles, empty rows, training."""
 
 import pytest
 import torch
 
 from models.config import EncoderConfig
-from models.heads import HEADS, TextClassifier
+from models.heads import HEADS, TextClassifier, TokenTagger
 from models.pooling import POOLINGS
 from tests import oracles
 
@@ -72,8 +72,8 @@ def test_all_faults_come_at_once() -> None:
         TextClassifier(EncoderConfig.from_dict(CONFIG), pooling="sum", head="tall", num_labels=1)
     assert str(caught.value).splitlines() == [
         f"head 'tall' is unknown; choose one of {', '.join(HEADS)}.",
-        f"pooling 'sum' is unknown; choose one of {', '.join(POOLINGS)}.",
         "num_labels must be a whole number, at least 2; got 1.",
+        f"pooling 'sum' is unknown; choose one of {', '.join(POOLINGS)}.",
     ]
 
 
@@ -90,6 +90,53 @@ def test_learns_a_rule_from_scratch(head: str) -> None:
     ids, mask = torch.randint(0, 20, (32, 4)), torch.ones(32, 4, dtype=torch.int64)
     for _ in range(50):
         loss = torch.nn.functional.cross_entropy(model(ids, mask), ids[:, 0] % 2)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < 0.1
+
+
+def tagger(head: str = "linear", **settings: object) -> TokenTagger:
+    torch.manual_seed(0)
+    model = TokenTagger(EncoderConfig.from_dict(CONFIG | settings), head=head, num_labels=5).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_tagger_equals_the_oracle_and_is_zero_at_padding(head: str) -> None:
+    model = tagger(head).double()
+    ids = torch.randint(0, 20, (4, 6))
+    mask = torch.tensor([[1, 1, 1, 1, 1, 1], [0, 1, 0, 1, 1, 0], [0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 1]])
+    logits = model(ids, mask)
+    config = CONFIG | {"position": "sinusoidal", "norm": "pre", "activation": "gelu", "causal": False}
+    assert logits.shape == (4, 6, 5)
+    for row, keep, actual in zip(ids, mask.bool(), logits, strict=True):
+        assert actual[~keep].eq(0).all()
+        # The table of sinusoids was rounded to float32, once.
+        expected = oracles.tag_row(row[keep].tolist(), model.state_dict(), config)
+        torch.testing.assert_close(actual[keep], expected.reshape(-1, 5), rtol=1e-6, atol=1e-6)
+
+
+def test_tagger_tells_all_faults_at_once() -> None:
+    with pytest.raises(ValueError, match="num_labels") as caught:
+        TokenTagger(EncoderConfig.from_dict(CONFIG), head="tall", num_labels=1)
+    assert str(caught.value).splitlines() == [
+        f"head 'tall' is unknown; choose one of {', '.join(HEADS)}.",
+        "num_labels must be a whole number, at least 2; got 1.",
+    ]
+
+
+def test_tagger_learns_a_rule_from_scratch() -> None:
+    """The tag is the parity of the token before: attention and positions must pass gradients on."""
+    model = tagger(dropout=0.0, position="learned").train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    ids, mask = torch.randint(0, 20, (64, 6)), torch.ones(64, 6, dtype=torch.int64)
+    wanted = torch.cat((torch.zeros(64, 1, dtype=torch.int64), ids[:, :-1] % 2), dim=1)
+    for _ in range(150):
+        loss = torch.nn.functional.cross_entropy(model(ids, mask).flatten(0, 1), wanted.flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -142,7 +142,7 @@ def test_predict_refuses_what_is_not_utf8(ferry, artifact):
 
 
 @pytest.mark.parametrize("command", ["train", "export", "verify", "package"])
-@pytest.mark.parametrize("run", ["", "."])
+@pytest.mark.parametrize("run", [".", "./"])
 def test_run_must_be_a_folder_of_its_own(ferry, command, run):
     result = ferry(command, "--run", run)
     assert result.exit_code == 2

@@ -99,7 +99,7 @@ def test_taken_version_is_left_and_the_next_is_named(tmp_path, small_run, versio
         (tmp_path / "small" / name).mkdir(parents=True)
         (tmp_path / "small" / name / "precious").write_text("kept")
     before = contents(tmp_path)
-    with pytest.raises(VersionTakenError, match=f"make package VERSION={following}`"):
+    with pytest.raises(VersionTakenError, match=f"give VERSION={following} to the same make"):
         package(small_run, version, tmp_path)
     assert contents(tmp_path) == before
 

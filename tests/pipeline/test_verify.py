@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from onnx import numpy_helper
 
+from export.artifact.layout import TOLD_FILES
 from export.contract import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TOKENIZER_JSON_FILE
 from export.files import dump_json, sha256_bytes
 from export.model import CONFIG_FILE, WEIGHTS_FILE
@@ -22,7 +23,8 @@ from export.tokenizer import Tokenizer, pad_batch, train_tokenizer
 from export.torchscript import TORCHSCRIPT_FILE
 from pipeline import verify as stage
 from pipeline.cli import cli
-from pipeline.data.dataset import Dataset, Split
+from pipeline.data.dataset import Split
+from pipeline.data.test_split import TEST_SPLIT_FILE, write_test_split
 from pipeline.run import ROOT, source_hash
 from pipeline.verify import RefutedError, run_stage, verify
 from tests.export.proof.subjects import LABELS, build_files
@@ -31,32 +33,21 @@ TEXTS = [f"the {word} licence, version {number}" for word in ("MIT", "BSD", "zli
 MAX_LENGTH = 16
 
 
-def make_dataset() -> Dataset:
-    split = Split(TEXTS, [number % len(LABELS) for number in range(len(TEXTS))])
-    return Dataset(
-        name="stub",
-        labels=LABELS,
-        train=split,
-        validation=split,
-        test=split,
-        sha256="d" * 64,
-        licence="",
-        attribution="",
-        origin="",
-    )
+TARGETS = np.arange(len(TEXTS)) % len(LABELS)
 
 
 @pytest.fixture(scope="module")
 def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run after its export, as the stages before leave it."""
     run = tmp_path_factory.mktemp("runs") / "good"
+    run.mkdir()
     tokenizer_model = train_tokenizer(TEXTS, vocab_size=300)
     tokenizer = Tokenizer(tokenizer_model, max_length=MAX_LENGTH)
     files = build_files(tokenizer=tokenizer_model, vocab_size=tokenizer.vocab_size, max_len=MAX_LENGTH)
-    test = make_dataset().test
+    write_test_split(run / "test.parquet", Split(TEXTS, TARGETS), per_token=False)
     eager = open_runtime(EAGER, files.__getitem__)
-    answers = eager.run(*pad_batch(tokenizer.encode_batch(test.texts))).argmax(axis=1)
-    accuracy = float((answers == np.array(test.labels)).mean())
+    answers = eager.run(*pad_batch(tokenizer.encode_batch(TEXTS))).argmax(axis=1)
+    accuracy = float((answers == TARGETS).mean())
     write_stage(
         run / "train",
         "train.json",
@@ -64,6 +55,8 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
             **{name: files[name] for name in (CONFIG_FILE, WEIGHTS_FILE, TOKENIZER_FILE)},
             TOKENIZER_JSON_FILE: b"{}",
             TOKENIZER_CONFIG_FILE: b"{}",
+            **dict.fromkeys(TOLD_FILES, b""),
+            TEST_SPLIT_FILE: (run / "test.parquet").read_bytes(),
         },
         name="stub",
         config={},
@@ -90,8 +83,7 @@ def write_export(run: Path, files: dict[str, bytes]) -> None:
 
 
 @pytest.fixture
-def run(finished_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(stage, "load_dataset", lambda _: make_dataset())
+def run(finished_run: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished_run, tmp_path / "run"))
 
 

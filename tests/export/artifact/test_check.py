@@ -7,7 +7,7 @@ import pytest
 
 from export.artifact.check import check_artifact
 from export.artifact.layout import ALL_FILES, BOUND_FILES, ArtifactError
-from export.artifact.load import manifest_validator
+from export.artifact.load import manifest_validator, open_artifact
 
 
 def rebuild_sums(folder):
@@ -113,7 +113,10 @@ def test_exchanged_file_is_refused_though_every_hash_was_rebuilt(broken, other_a
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("format",), 2),
+        (("format",), 1),
+        (("metadata", "temperature"), 0),
+        (("metadata", "threshold"), 0.5),
+        (("metadata", "task"), "token-classification"),
         (("metadata", "labels", 0), "another"),
         (("metadata", "limits", "sequence_length", "max"), 4096),
         (("metadata", "activation"), "sigmoid"),
@@ -132,6 +135,34 @@ def test_changed_manifest_is_refused_though_every_hash_was_rebuilt(broken, path,
     rebuild_sums(broken)
     with pytest.raises(ArtifactError):
         check_artifact(broken)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("format",), 2.0),
+        (("metadata", "format"), 2.0),
+        (("metadata", "limits", "batch_size", "min"), 1.0),
+        (("metadata", "limits", "batch_size", "min"), True),
+        (("metadata", "limits", "sequence_length", "max"), 24.0),
+        (("metadata", "limits", "input_ids", "min"), 0.0),
+        (("metadata", "tokenizer", "reserved_ids", "cls"), 2.0),
+        (("files", "model.pt", "bytes"), 1e5),
+    ],
+)
+def test_number_with_a_fraction_is_no_whole_number(broken, path, value):
+    manifest = json.loads((broken / "manifest.json").read_text())
+    place = manifest
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    (broken / "manifest.json").write_text(json.dumps(manifest))
+    rebuild_sums(broken)
+    with pytest.raises(ArtifactError) as caught:
+        open_artifact(broken)
+    assert len(caught.value.problems) == 1
+    assert str(caught.value).startswith("manifest.json: $.")
+    assert repr(value) in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "\ufeff{}", '{"format": NaN}'])
@@ -181,6 +212,10 @@ def change_json(folder, name, change):
         ("verification.json", lambda record: record["failures"].append({"x": 1})),
         ("verification.json", lambda record: record["providers"].update(cuda="verified")),
         ("verification.json", lambda record: record.clear()),
+        ("evaluation.json", lambda evaluation: evaluation["metrics"]["test"].update(ece=0.0)),
+        ("evaluation.json", lambda evaluation: evaluation["pictures"].clear()),
+        ("config.json", lambda config: config.update(temperature=2.0)),
+        ("config.json", lambda config: config.update(threshold=0.0)),
         ("tokenizer.json", lambda tokenizer: tokenizer["model"].update(fuse_unk=False)),
         ("tokenizer.json", lambda tokenizer: tokenizer.clear()),
         ("tokenizer_config.json", lambda config: config.update(split_special_tokens=False)),
@@ -206,3 +241,26 @@ def test_deep_json_and_what_is_no_file_are_refused(broken):
     (broken / "manifest.json").write_text("[" * 200_000)
     with pytest.raises(ArtifactError, match=r"manifest\.json"):
         check_artifact(broken)
+
+
+def test_tagging_artifact_is_accepted(tagging_artifact):
+    manifest = check_artifact(tagging_artifact)
+    assert manifest["metadata"]["task"] == "token-classification"
+    assert manifest["metadata"]["pooling"] is None
+    assert manifest["metadata"]["threshold"] == 0
+    assert manifest["metrics"]["test"]["span_f1"] > 0.8
+
+
+def test_wrong_words_in_a_golden_are_refused(tmp_path, tagging_artifact):
+    broken = shutil.copytree(tagging_artifact, tmp_path / "broken")
+
+    def change(goldens):
+        goldens["texts"][0]["words"][0]["label"] = "B-place"
+        goldens["texts"][0]["words"][1]["probability"] += 0.01
+        goldens["texts"][1]["words"].append({"word": "more", "label": "O", "probability": 1.0})
+
+    change_json(broken, "goldens.json", change)
+    with pytest.raises(ArtifactError) as error:
+        check_artifact(broken)
+    for fault in ("is answered 'O'; wanted 'B-place'", "has probability", "golden text 2 has other words"):
+        assert str(error.value).count(fault) == 2

@@ -6,7 +6,7 @@ import pytest
 
 from export.contract import Limits
 from export.proof.runtimes import EAGER, BackendError
-from export.proof.task_metrics import TaskMetrics, TestBatch, check_task
+from export.proof.task_metrics import NO_ANSWER, TaskMetrics, TestBatch, check_task
 
 LIMITS = Limits(max_length=4, vocab_size=10)
 # Four rows, their labels 0, 1, 0, 1; the last row is a near tie.
@@ -37,7 +37,7 @@ def check(logits: npt.NDArray[np.float64] | None) -> TaskMetrics:
 
 def test_accuracy_is_that_of_all_rows_and_near_ties_are_counted() -> None:
     task = check(LOGITS)
-    assert (task.rows, task.undecided_rows) == (4, 1)
+    assert (task.rows, task.answers, task.undecided) == (4, 4, 1)
     assert [part.accuracy for part in task.backends] == [0.75, 0.75]
     assert [part.equal_labels for part in task.backends] == [4, 4]
     assert not any(part.failures for part in task.backends)
@@ -72,3 +72,23 @@ def test_a_backend_that_gives_no_answer_fails(logits: npt.NDArray[np.float64] | 
     other = check(logits).backends[1]
     assert reason in other.failures[0].reason
     assert other.accuracy < 0.75
+
+
+def test_only_tokens_that_are_asked_count() -> None:
+    logits = np.zeros((2, 3, 2))
+    logits[..., 1] = [[1, 1, -1], [-1, 1, 0]]
+    batch = TestBatch(
+        input_ids=np.ones((2, 3), np.int64),
+        attention_mask=np.ones((2, 3), np.int64),
+        labels=np.array([[NO_ANSWER, 1, 1], [0, NO_ANSWER, NO_ANSWER]]),
+    )
+    wrong = logits.copy()
+    # One token that is asked, one that is not.
+    wrong[0, 1] = [5, 0]
+    wrong[0, 0] = [5, 0]
+    runtimes = [Fixed(EAGER, logits), Fixed("other", wrong)]
+    task = check_task(Fixed("reference", logits), runtimes, [batch], LIMITS)
+    assert (task.rows, task.answers, task.undecided) == (2, 3, 0)
+    assert [part.accuracy for part in task.backends] == [pytest.approx(2 / 3), pytest.approx(1 / 3)]
+    assert [part.equal_labels for part in task.backends] == [3, 2]
+    assert [failure.where for failure in task.backends[1].failures][1:] == ["test row 0, token 1"]

@@ -2,10 +2,14 @@
 
 import re
 import sys
+from functools import partial
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pipeline.data import baseline
+from pipeline.data.baseline_tagging import _features
 from pipeline.data.dataset import Dataset, Split
 
 pytest.importorskip("sklearn", reason="the baseline needs scikit-learn, a development dependency")
@@ -21,9 +25,9 @@ def made_dataset(test_labels: list[int]) -> Dataset:
     return Dataset(
         name="made",
         labels=words,
-        train=Split(list(texts), list(labels)),
-        validation=Split(list(held_texts), list(held_labels)),
-        test=Split(list(held_texts), test_labels),
+        train=Split(list(texts), np.array(labels)),
+        validation=Split(list(held_texts), np.array(held_labels)),
+        test=Split(list(held_texts), np.array(test_labels)),
         sha256="0" * 64,
         licence="CC0-1.0",
         attribution="nobody",
@@ -79,3 +83,42 @@ def test_without_scikit_learn(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 def test_unknown_data_set(capsys: pytest.CaptureFixture[str]) -> None:
     assert baseline.main(["--data", "nope"]) == 2
     assert capsys.readouterr().err == "unknown data set 'nope'. Choose one of: licences.\n"
+
+
+def test_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    # Processes of their own take longer to start than these fits.
+    monkeypatch.setattr(baseline, "run_baseline", partial(baseline.run_baseline, jobs=1))
+    for name, rows in (("train", 40), ("valid", 8), ("test", 6)):
+        lines = [f"{'ab'[row % 2]},{('alpha', 'beta')[row % 2]} text {row}" for row in range(rows)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["kind,words", *lines]))
+    files = {name: str(tmp_path / f"{name}.csv") for name in ("train", "valid", "test")}
+    split = ["--data", files["train"], "--validation", files["valid"], "--test", files["test"]]
+    assert baseline.main([*split, "--text", "words", "--label", "kind"]) == 0
+    output = capsys.readouterr()
+    assert output.out.endswith("test macro-F1 100.00\ntest accuracy 100.00\n")
+    assert "validation rows with a text that is also in train" in output.err
+    assert baseline.main(split) == 2
+    assert capsys.readouterr().err.startswith(f"{files['train']}: can't tell which column is the text and which")
+    assert baseline.main(["--data", str(tmp_path / "none.csv")]) == 2
+    assert capsys.readouterr().err.startswith(f"{tmp_path / 'none.csv'} does not exist.")
+
+
+def test_tagged_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cities = ["Rome", "Oslo", "Lima", "Bonn"]
+    sentences = [f"go\tO\nto\tO\n{cities[n % 4]}\tB-place\nHall\tI-place\nnow{n}\tO\n" for n in range(60)]
+    (tmp_path / "a.conll").write_text("\n".join(sentences))
+    assert baseline.main(["--data", str(tmp_path / "a.conll")]) == 0
+    output = capsys.readouterr().out
+    assert output.splitlines()[0] == "   C  validation span F1  word accuracy"
+    assert output.endswith("test word accuracy 100.00\ntest span F1 100.00\n")
+    (tmp_path / "b.conll").write_text("\n".join(sentences).replace("B-place", "N").replace("I-place", "H"))
+    assert baseline.main(["--data", str(tmp_path / "b.conll")]) == 0
+    assert capsys.readouterr().out.endswith("\ntest word accuracy 100.00\n")
+
+
+def test_the_window_of_a_word() -> None:
+    features = _features(["<s>", "<s>", "McDonald", "'s", "99"])
+    assert {"word=McDonald", "shape=XxXx", "-1=<s>", "1='s", "2=99", "end=ald", "start=mcdo", "0,1=mcdonald 's"} <= set(
+        features
+    )
+    assert len(set(features)) == len(features)

@@ -25,7 +25,7 @@ def rows(dataset: Dataset) -> list[tuple[str, str, str]]:
     return [
         (name, dataset.labels[label], text)
         for name in SPLITS
-        for text, label in zip(getattr(dataset, name).texts, getattr(dataset, name).labels, strict=True)
+        for text, label in zip(getattr(dataset, name).inputs, getattr(dataset, name).targets, strict=True)
     ]
 
 
