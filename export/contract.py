@@ -16,6 +16,9 @@ import numpy.typing as npt
 # 2: probabilities are those of logits / temperature, labels below the threshold are null, and tokens may be labelled.
 FORMAT = 2
 
+TEXT_CLASSIFICATION = "text-classification"
+TOKEN_CLASSIFICATION = "token-classification"
+
 INPUT_IDS = "input_ids"
 ATTENTION_MASK = "attention_mask"
 LOGITS = "logits"
@@ -33,6 +36,8 @@ TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
 
 PAD_ID, UNK_ID, CLS_ID, SEP_ID, MASK_ID = range(5)
 RESERVED_IDS = {"pad": PAD_ID, "unk": UNK_ID, "cls": CLS_ID, "sep": SEP_ID, "mask": MASK_ID}
+# The label of a token that is asked for no answer.
+NO_ANSWER = -100
 # cls and sep stand around the pieces of every text, so a text has at least these two tokens.
 SPECIAL_TOKENS_PER_TEXT = 2
 

@@ -14,15 +14,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from export.contract import Limits, build_metadata, canonical_json
+from export.contract import TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, Limits, build_metadata, canonical_json
 from export.files import sha256_bytes
 from models.config import EncoderConfig
 from models.heads import TextClassifier, TokenTagger
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
-TEXT_CLASSIFICATION = "text-classification"
-TOKEN_CLASSIFICATION = "token-classification"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,6 @@
 Nothing heavy is imported before a subcommand runs, so that `--help` answers at once.
 """
 
-import io
 import os
 import signal
 import sys
@@ -18,6 +17,8 @@ from export import __version__
 from export.errors import FerryError
 from export.files import DISK_FULL
 from pipeline.interruption import StoppedError
+from pipeline.paths import NamedPath, WorkFolder
+from pipeline.streams import STANDARD_OUTPUT, drop_output, name_output, open_closed_streams, say
 
 DEFAULT_RUN = Path("runs/default")
 DEFAULT_ARTIFACTS = Path("artifacts")
@@ -28,9 +29,6 @@ PREDICT_BATCH = 32
 WRONG, MISUSED = 1, 2
 # What a shell reports of a process that Ctrl-C has ended.
 INTERRUPTED = 128 + signal.SIGINT
-
-# The file name in errors of writing there.
-STANDARD_OUTPUT = "standard output"
 
 
 class Ferry(click.Group):
@@ -67,72 +65,8 @@ def reason_of(error: Exception) -> str:
     return f"{os.fsdecode(error.filename)}: {error.strerror}.{remedy}"
 
 
-def drop_output() -> None:
-    # Python writes what is left at its end, and must not complain again.
-    if sys.stdout is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def say(line: str) -> None:
-    # Where standard error can't be written either, the exit code is all that is left to say.
-    with suppress(OSError):
-        click.echo(line, err=True)
-
-
-class NamedOutput(io.FileIO):
-    """A descriptor whose errors of writing have a name, by which they are told from those of the disk."""
-
-    def write(self, data: Any) -> int | None:  # type: ignore[override]
-        """Write as `io.FileIO` does."""
-        try:
-            return super().write(data)
-        except OSError as error:
-            error.filename = STANDARD_OUTPUT
-            raise
-
-
-def name_output() -> None:
-    """Have the errors of standard output tell that they are its own."""
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout is sys.__stdout__:
-        sys.stdout.flush()
-        sys.stdout = io.TextIOWrapper(
-            io.BufferedWriter(NamedOutput(sys.stdout.fileno(), "w", closefd=False)),
-            encoding=sys.stdout.encoding,
-            errors=sys.stdout.errors,
-            line_buffering=sys.stdout.line_buffering,
-            write_through=sys.stdout.write_through,
-        )
-
-
-class NamedPath(click.Path):
-    """A path that is not the empty word, which would become the working directory."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Refuse the empty word."""
-        if value == "":
-            self.fail("must not be empty", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-class WorkFolder(NamedPath):
-    """A folder that stages write into: some libraries write only to places whose whole path is UTF-8."""
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path, file_okay=False)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Refuse a path that is not UTF-8, from the root on."""
-        folder = super().convert(value, param, ctx)
-        raw = os.fsencode(folder if folder.is_absolute() else os.path.join(os.getcwd(), folder))
-        try:
-            raw.decode("utf-8")
-        except UnicodeDecodeError:
-            self.fail(f"the path's name must be UTF-8; got {raw!r}. Name another folder.", param, ctx)
-        return folder
-
-
-def refuse_empty(ctx: click.Context, parameter: click.Parameter, value: Path) -> Path:
-    # An empty word becomes the working directory, which nobody means.
+def refuse_here(ctx: click.Context, parameter: click.Parameter, value: Path) -> Path:
+    # Stages would stand among whatever the working directory holds.
     if value == Path():
         raise click.BadParameter("must name a folder of its own", ctx=ctx, param=parameter)
     return value
@@ -141,7 +75,7 @@ def refuse_empty(ctx: click.Context, parameter: click.Parameter, value: Path) ->
 def run_option(command: Any) -> Any:
     return click.option(
         "--run",
-        callback=refuse_empty,
+        callback=refuse_here,
         type=WorkFolder(),
         default=DEFAULT_RUN,
         show_default=True,
@@ -310,7 +244,7 @@ def check(artifact: Path) -> None:
 @click.option("--overwrite", is_flag=True, help="Replace an existing --output, once the new one is complete.")
 @click.option(
     "--max-bad-share",
-    type=click.FloatRange(0, 1),
+    type=float,
     default=0.01,
     show_default=True,
     help="Share of the rows of --input that may be bad.",
@@ -421,22 +355,3 @@ def main(args: Sequence[str] | None = None) -> None:
         say(f"ferry: {reason_of(error)}")
         code = WRONG
     sys.exit(code)
-
-
-def open_closed_streams() -> None:
-    """Put the null device where standard input, output or error is closed, so that no other file takes its number.
-
-    `sys.stderr` is opened too; a closed input or output stays None in `sys`, since `predict` refuses it.
-    """
-    for number in (0, 1, 2):
-        try:
-            os.fstat(number)
-        except OSError:
-            null = os.open(os.devnull, os.O_RDWR)
-            if null != number:
-                os.dup2(null, number)
-                os.close(null)
-            # Child processes inherit it.
-            os.set_inheritable(number, True)
-    if sys.stderr is None:
-        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it stays open to the end

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from export.contract import TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION
 from pipeline.class_weights import CLASS_WEIGHTS
 from pipeline.schedules import SCHEDULES
 
 CONFIGS = Path(__file__).parent / "configs"
 DEFAULT_CONFIG = CONFIGS / "default.toml"
 # What own data is trained with unless a configuration is named, by task.
-OWN_CONFIGS = {"text-classification": CONFIGS / "text.toml", "token-classification": CONFIGS / "tags.toml"}
+OWN_CONFIGS = {TEXT_CLASSIFICATION: CONFIGS / "text.toml", TOKEN_CLASSIFICATION: CONFIGS / "tags.toml"}
 
 _LEGAL_IN_NAMES = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 _LONGEST_NAME = 100

@@ -14,7 +14,7 @@ from torch import nn
 from tqdm import tqdm
 
 from export.artifact.load import softmax
-from export.proof.task_metrics import NO_ANSWER
+from export.contract import NO_ANSWER
 from pipeline.calibration import calibration_error, reliability
 from pipeline.data.batching import cut_batches
 from pipeline.data.examples import Examples

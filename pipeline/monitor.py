@@ -13,11 +13,10 @@ from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
+from export.artifact.card import FIGURES
+
 # Every scalar costs a write; the curves are smooth enough at this distance.
 STEPS_BETWEEN_SCALARS = 10
-
-# What a person calls the metrics.
-_NAMES = {"macro_f1": "macro-F1", "span_f1": "span F1"}
 
 
 class Monitor:
@@ -90,7 +89,7 @@ class Monitor:
         """Record the metrics of validation and say them on a line of their own."""
         for name, value in metrics.items():
             self.writer.add_scalar(f"validation/{name}", value, step)
-        figures = ", ".join(f"{_NAMES.get(name, name)} {100 * value:.2f} %" for name, value in metrics.items())
+        figures = ", ".join(f"{FIGURES[name]} {100 * value:.2f} %" for name, value in metrics.items())
         self.bar.close()
         if self.show:
             tqdm.write(f"  epoch {self.epoch + 1}: validation {figures}{note}", file=sys.stderr)

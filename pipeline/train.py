@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -23,10 +24,10 @@ import numpy.typing as npt
 import torch
 
 from export import __version__
-from export.contract import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TOKENIZER_JSON_FILE, canonical_json
+from export.artifact.card import FIGURES
+from export.contract import NO_ANSWER, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TOKENIZER_JSON_FILE, canonical_json
 from export.files import DISK_FULL, dump_json, new_folder, read_json, scratch_of, sha256_bytes, sha256_file
 from export.model import CONFIG_FILE, WEIGHTS_FILE, build_model, restore_model
-from export.proof.task_metrics import NO_ANSWER
 from export.tokenizer import (
     Tokenizer,
     huggingface_tokenizer,
@@ -47,6 +48,13 @@ from pipeline.tasks import TASKS
 from pipeline.training import DivergedError, fit
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+# What a person hears of the test split, where the task has it.
+_TOLD = {**FIGURES, "answered": "answered", "none_rejected": "none of these rejected"}
+
+# A vocabulary of some thousand pieces is settled by far fewer; more would only fill the memory.
+_TOKENIZER_TEXTS = 200_000
 
 
 @dataclass(frozen=True)
@@ -174,7 +182,9 @@ def _train_into(
     training = config.training
     _seed_everything(training.seed, training.threads)
     kind = TASKS[dataset.task]
-    tokenizer = _make_tokenizer(work, config, kind.corpus(dataset.train))
+    # Evenly spaced over the rows.
+    step = -(-len(dataset.train.inputs) // _TOKENIZER_TEXTS)
+    tokenizer = _make_tokenizer(work, config, islice(kind.corpus(dataset.train), 0, None, step))
     examples = {
         split: kind.encode(tokenizer, getattr(dataset, split), progress=f"{split}: tokens" if show else None)
         for split in SPLITS
@@ -273,24 +283,9 @@ def run_stage(
         click.echo(f"train: {trained.folder} is current")
         return
     record = read_json(trained.folder / TRAIN_RECORD)
-    figures = ", ".join(
-        f"{name} {100 * record['metrics']['test'][key]:.2f} %"
-        for key, name in _FIGURES.items()
-        if key in record["metrics"]["test"]
-    )
+    test = record["metrics"]["test"]
+    figures = ", ".join(f"{name} {100 * test[key]:.2f} %" for key, name in _TOLD.items() if key in test)
     click.echo(
         f"train: {trained.folder} holds epoch {record['training']['best_epoch']} of {record['training']['epochs']}, "
         f"{record['training']['parameters']:,} parameters, {record['training']['seconds']:.0f} s; on test: {figures}"
     )
-
-
-# What a person hears of the test split, where the task has it.
-_FIGURES = {
-    "accuracy": "accuracy",
-    "macro_f1": "macro-F1",
-    "span_f1": "span F1",
-    "ece_before": "calibration error before",
-    "ece": "after",
-    "answered": "answered",
-    "none_rejected": "none of these rejected",
-}

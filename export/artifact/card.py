@@ -11,8 +11,8 @@ FEW_ANSWERS = 200
 # Labels that the card lists one by one; of more, those with the lowest F1 are listed, and evaluation.json has all.
 MOST_LABELS = 200
 
-# The columns of the table of figures, where the task has them.
-_FIGURES = {
+# What metrics are called, in the order in which they are shown, where the task has them.
+FIGURES = {
     "accuracy": "accuracy",
     "macro_f1": "macro-F1",
     "span_f1": "span F1",
@@ -103,7 +103,7 @@ Not measured: texts of other domains or languages than the training data's.
 
 
 def _figures(metrics: dict[str, dict[str, float]], rows: dict[str, int], truncated: dict[str, int]) -> str:
-    shown = {key: figure for key, figure in _FIGURES.items() if key in metrics["test"]}
+    shown = {key: figure for key, figure in FIGURES.items() if key in metrics["test"]}
     head = ["split", "rows", *shown.values(), "rows cut at the length limit"]
     lines = [head, ["---"] * len(head)]
     for split, role in (("validation", "validation (chose weights, temperature, threshold)"), ("test", "test")):

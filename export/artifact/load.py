@@ -18,9 +18,8 @@ from export.artifact.layout import (
     ArtifactError,
     sums_text,
 )
-from export.contract import TOKENIZER_FILE, Limits, check_inputs
+from export.contract import TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, TOKENIZER_FILE, Limits, check_inputs
 from export.files import read_json, sha256_bytes
-from export.model import TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION
 from export.proof.graph_checks import Files
 from export.proof.runtimes import Runtime, open_runtime
 from export.tokenizer import Tokenizer, WordEncoding, pad_batch

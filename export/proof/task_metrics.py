@@ -10,13 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from export.contract import Limits
+from export.contract import NO_ANSWER, Limits
 from export.proof.parity import Failure, Track, answer, backend_limit, no_progress, whole
 from export.proof.runtimes import EAGER, Array, BackendError, Ids, Runtime
 from export.proof.tolerance import Tolerance, derive_tolerance, distance, find_fault
-
-# The label of a token that is asked for no answer.
-NO_ANSWER = -100
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,9 +18,10 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from export.contract import TOKEN_CLASSIFICATION
 from pipeline.config import DataConfig
 from pipeline.data.baseline_tagging import run_tagging_baseline
-from pipeline.data.dataset import DATASETS, TOKEN_CLASSIFICATION, Dataset
+from pipeline.data.dataset import DATASETS, Dataset
 from pipeline.data.own import open_data
 from pipeline.tasks.metrics import accuracy, macro_f1
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.data.conll import make_spans
 from pipeline.data.dataset import SPLITS, Dataset, Split
 from pipeline.tasks.metrics import accuracy, span_f1
 
@@ -65,7 +66,7 @@ def run_tagging_baseline(dataset: Dataset, *, costs: Sequence[float] = COSTS) ->
     hasher = FeatureHasher(n_features=_HASHED_FEATURES, input_type="string", alternate_sign=False)
     features = {name: hasher.transform(_all_features(getattr(dataset, name))) for name in SPLITS}
     targets = np.concatenate(list(dataset.train.targets))
-    spans = any(re.match("[BI]-", label) for label in dataset.labels)
+    spans = make_spans(dataset.labels)
     scores: dict[str, dict[float, TagScore]] = {"validation": {}, "test": {}}
     for cost in costs:
         classifier = LinearSVC(C=cost, tol=TOLERANCE, random_state=0).fit(features["train"], targets)

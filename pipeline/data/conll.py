@@ -52,6 +52,11 @@ def _split(text: str, *, tabs: bool) -> list[str]:
     return [part for part in text.split(" ") if part]
 
 
+def make_spans(tags: Iterable[str]) -> bool:
+    """Whether any of these tags is `B-x` or `I-x`; if none is, they are plain, such as parts of speech."""
+    return any(map(_BIO.fullmatch, tags))
+
+
 def looks_like_bio(paths: Iterable[Path]) -> bool:
     """Whether any tag of these files is `B-x` or `I-x`.
 
@@ -59,7 +64,7 @@ def looks_like_bio(paths: Iterable[Path]) -> bool:
         ValueError: if a file is empty or can't be read.
     """
     return any(
-        isinstance(sentence, Sentence) and any(map(_BIO.fullmatch, sentence.tags))
+        isinstance(sentence, Sentence) and make_spans(sentence.tags)
         for path in paths
         for sentence in read_sentences(path, bio=False)
     )

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from export.contract import TEXT_CLASSIFICATION
 from pipeline.data.lines import BadRow
 
 SPLITS = ("train", "validation", "test")
-TEXT_CLASSIFICATION = "text-classification"
-TOKEN_CLASSIFICATION = "token-classification"
 
 
 @dataclass(frozen=True, eq=False)

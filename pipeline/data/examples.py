@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from export.contract import PAD_ID
-from export.proof.task_metrics import NO_ANSWER
+from export.contract import NO_ANSWER, PAD_ID
 from export.tokenizer import Tokenizer
 
 Ids = npt.NDArray[np.int64]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from export.contract import canonical_json
+from export.contract import TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, canonical_json
 from export.files import sha256_file
 from pipeline.config import DataConfig, data_problems
 from pipeline.data import conll
@@ -22,8 +22,6 @@ from pipeline.data.cut import TEST, TRAIN, VALIDATION
 from pipeline.data.dataset import (
     DATASETS,
     SPLITS,
-    TEXT_CLASSIFICATION,
-    TOKEN_CLASSIFICATION,
     Dataset,
     Split,
     load_dataset,

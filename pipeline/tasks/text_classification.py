@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
-from export.model import TEXT_CLASSIFICATION, describe_model
+from export.contract import TEXT_CLASSIFICATION
+from export.model import describe_model
 from export.tokenizer import Tokenizer
 from pipeline.config import ModelConfig
 from pipeline.data.dataset import Split

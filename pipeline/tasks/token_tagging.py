@@ -1,7 +1,7 @@
 """One label for each word of a text: cross-entropy at first pieces to learn it, span F1 to judge it.
 
-Tags in BIO make spans (B-x begins one, I-x goes on), and the best checkpoint is the one with the highest span F1. Other
-tags, such as parts of speech, make none, and accuracy decides.
+Where any tag is BIO (B-x begins a span, I-x goes on), the best checkpoint is the one with the highest span F1. Where
+none is, as with parts of speech, accuracy decides.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,16 +11,15 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
-from export.model import TOKEN_CLASSIFICATION, describe_model
-from export.proof.task_metrics import NO_ANSWER
+from export.contract import NO_ANSWER, TOKEN_CLASSIFICATION
+from export.model import describe_model
 from export.tokenizer import Tokenizer
 from pipeline.config import ModelConfig
+from pipeline.data.conll import OUTSIDE, make_spans
 from pipeline.data.dataset import Split
 from pipeline.data.examples import Examples, encode_sentences
 from pipeline.tasks.encoder import encoder_config
 from pipeline.tasks.metrics import accuracy, macro_f1, span_f1
-
-OUTSIDE = "O"
 
 
 class TokenTagging:
@@ -32,9 +31,7 @@ class TokenTagging:
     def __init__(self, *, labels: Sequence[str], label_smoothing: float, class_weights: Tensor | None) -> None:
         """Choose the loss, which leaves out tokens that begin no word, and the metric that chooses the checkpoint."""
         self.labels = labels
-        self.has_spans = OUTSIDE in labels and all(
-            label == OUTSIDE or label.startswith(("B-", "I-")) for label in labels
-        )
+        self.has_spans = make_spans(labels)
         self.best_metric = "span_f1" if self.has_spans else "accuracy"
         self.loss_function = nn.CrossEntropyLoss(
             weight=class_weights, ignore_index=NO_ANSWER, label_smoothing=label_smoothing

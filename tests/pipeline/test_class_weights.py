@@ -20,5 +20,9 @@ def test_a_label_that_training_lacks_weighs_one():
     assert weights == pytest.approx([8 / 12, 1.0, 8 / 4])
 
 
+def test_a_single_answer_weighs_most():
+    assert CLASS_WEIGHTS["balanced"](np.array([3, 1])) == pytest.approx([4 / 6, 4 / 2])
+
+
 def test_none_weighs_nothing():
     assert CLASS_WEIGHTS["none"](np.array([6, 2])) is None

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import pipeline.train
 from export.artifact.check import check_artifact
 from export.artifact.load import open_artifact, open_model, softmax
-from export.tokenizer import pad_batch
+from export.tokenizer import pad_batch, train_tokenizer
 from pipeline.calibration import choose_threshold
 from pipeline.cli import cli
 from tests.conftest import conll_rows
@@ -241,3 +242,36 @@ def test_the_command_line_overrides_the_configuration(ferry):
     ferry("train", "--config", "c.toml", "--run", "run", "--validation-share", "0.1")
     record = json.loads(Path("run/train/train.json").read_text())
     assert 8 <= record["data"]["rows"]["validation"] <= 32
+
+
+def test_the_tokenizer_learns_from_a_bounded_number_of_texts(ferry, monkeypatch):
+    write_csv(Path("a.csv"), 300)
+    seen = []
+
+    def counting(texts, **options):
+        seen.extend(texts)
+        return train_tokenizer(seen, **options)
+
+    monkeypatch.setattr(pipeline.train, "train_tokenizer", counting)
+    monkeypatch.setattr(pipeline.train, "_TOKENIZER_TEXTS", 40)
+    ferry("train", "--config", "c.toml", "--run", "run", "--data", "a.csv")
+    rows = json.loads(Path("run/train/train.json").read_text())["data"]["rows"]["train"]
+    assert rows > 200
+    # Evenly spaced, so a little less than the bound.
+    assert 30 < len(seen) <= 40
+
+
+def test_class_weights_are_trained_with(ferry):
+    write_csv(Path("a.csv"), 120)
+    weighted = Path("c.toml").read_text() + 'class_weights = "balanced"\n'
+    Path("c.toml").write_text(weighted)
+    with Path("a.csv").open("a") as file:
+        file.write("".join(f"{number},my saw number {number},tool\n" for number in range(1000, 1200)))
+    ferry("train", "--config", "c.toml", "--run", "weighted", "--data", "a.csv")
+    Path("c.toml").write_text(weighted.replace("balanced", "none"))
+    ferry("train", "--config", "c.toml", "--run", "same-data", "--data", "a.csv")
+    one, other = (Path(run, "train", "model.safetensors").read_bytes() for run in ("weighted", "same-data"))
+    assert one != other
+    Path("c.toml").write_text(weighted.replace("balanced", "heavy"))
+    result = ferry("train", "--config", "c.toml", "--run", "wrong", "--data", "a.csv", code=2)
+    assert "training.class_weights must be one of none, balanced; got 'heavy'." in result.stderr

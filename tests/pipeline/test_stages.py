@@ -5,8 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+import export.artifact.pack as export_pack
 import pipeline.package
+from export.artifact.goldens import make_goldens
 from export.artifact.layout import ALL_FILES
 from export.artifact.pack import write_artifact
 from pipeline.export import export
@@ -82,6 +85,41 @@ def test_damaged_checkpoint_is_not_exported(run):
 def test_package_is_the_same_to_the_byte(tmp_path, small_run, artifact):
     again = package(small_run, "1.0.0", tmp_path / "artifacts")
     assert contents(again.folder) == contents(artifact)
+
+
+def test_the_number_of_threads_does_not_show_in_the_bytes(tmp_path, small_run, artifact, monkeypatch):
+    """A model this small is never spread over threads, so it is looked at what goldens are computed with."""
+    threads = []
+
+    def watched(*args, **kwargs):
+        threads.append(torch.get_num_threads())
+        return make_goldens(*args, **kwargs)
+
+    monkeypatch.setattr(export_pack, "make_goldens", watched)
+    torch.set_num_threads(2)
+    try:
+        again = package(small_run, "1.0.0", tmp_path / "artifacts")
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert threads == [1]
+    assert contents(again.folder) == contents(artifact)
+
+
+def test_goldens_leave_out_the_last_bits_of_float64(artifact):
+    """Two runs of one model differ there, by where memory happens to lie."""
+
+    def numbers(value):
+        if isinstance(value, dict):
+            value = list(value.values())
+        if isinstance(value, list):
+            return [number for part in value for number in numbers(part)]
+        return [value] if isinstance(value, float) else []
+
+    goldens = json.loads((artifact / "goldens.json").read_text())
+    found = numbers(goldens["texts"]) + numbers(goldens["batches"])
+    assert len(found) > 1000
+    assert all(number == round(number, 7) for number in found)
 
 
 def test_second_package_is_skipped(small_run, artifact):

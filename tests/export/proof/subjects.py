@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from export.contract import TOKENIZER_FILE
+from export.contract import NO_ANSWER, TEXT_CLASSIFICATION, TOKENIZER_FILE
 from export.files import dump_json, sha256_bytes
 from export.model import (
     CONFIG_FILE,
     TASKS,
-    TEXT_CLASSIFICATION,
     WEIGHTS_FILE,
     build_model,
     describe_model,
@@ -25,7 +24,7 @@ from export.model import (
 from export.onnx_export import MINIMUM_ONNXRUNTIME, ONNX_FILE, export_onnx
 from export.proof.prove import Proof, prove
 from export.proof.runtimes import BACKENDS, EAGER, open_runtime
-from export.proof.task_metrics import NO_ANSWER, TestBatch
+from export.proof.task_metrics import TestBatch
 from export.torchscript import MINIMUM_LIBTORCH, TORCHSCRIPT_FILE, export_torchscript
 from models.config import EncoderConfig
 

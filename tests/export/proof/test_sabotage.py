@@ -14,7 +14,14 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
-from export.contract import ATTENTION_MASK, INPUT_IDS, LOGITS, ONNX_METADATA_KEY, canonical_json
+from export.contract import (
+    ATTENTION_MASK,
+    INPUT_IDS,
+    LOGITS,
+    ONNX_METADATA_KEY,
+    TOKEN_CLASSIFICATION,
+    canonical_json,
+)
 from export.files import dump_json
 from export.model import CONFIG_FILE, WEIGHTS_FILE, read_weights, serialise_weights
 from export.onnx_export import ONNX_FILE
@@ -208,6 +215,40 @@ class SeesCompany(nn.Module):
         return torch.round(logits / scale) * scale
 
 
+class ShiftsTokens(nn.Module):
+    """Answers each token with its neighbour's logits, as when packed tokens are put back one place off."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        return self.model(input_ids, attention_mask).roll(1, 1)
+
+
+class AnswersPadding(nn.Module):
+    """Leaves something at padding, where zeros are promised."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        return self.model(input_ids, attention_mask) + 1e-3 * (1 - attention_mask).unsqueeze(2)
+
+
+class TokenSeesPadding(nn.Module):
+    """Adds a trace of the last id, masked or not, at every token."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        trace = 1e-3 * (input_ids[:, -1:] * attention_mask).unsqueeze(2)
+        return self.model(input_ids, attention_mask) + trace
+
+
 def wrapped(wrapper: Callable[[nn.Module], nn.Module]) -> Callable[[Files], None]:
     return lambda files: script(files, wrapper(eager_model(files)).eval())
 
@@ -355,6 +396,14 @@ def other_activation(files: Files) -> None:
     set_metadata(files, lambda metadata: metadata.update(activation="sigmoid"))
 
 
+def other_temperature(files: Files) -> None:
+    set_metadata(files, lambda metadata: metadata.update(temperature=1.0))
+
+
+def other_threshold(files: Files) -> None:
+    set_metadata(files, lambda metadata: metadata.update(threshold=0.0))
+
+
 def stripped_metadata_onnx(files: Files) -> None:
     edit_onnx(files, lambda model: model.ClearField("metadata_props"))
 
@@ -487,8 +536,30 @@ FAULTS = {
     "labels-swapped-in-config": Fault(CONFIG_FILE, swapped_label_order_in_config, False, {"metadata"}),
     "wrong-max-len": Fault(CONFIG_FILE, wrong_max_length, False, {"metadata"}),
     "another-activation": Fault(CONFIG_FILE, other_activation, False, {"metadata"}),
+    "another-temperature": Fault(CONFIG_FILE, other_temperature, False, {"metadata"}),
+    "another-threshold": Fault(CONFIG_FILE, other_threshold, False, {"metadata"}),
     "another-tokenizer": Fault(CONFIG_FILE, other_tokenizer, False, {"metadata"}),
 }
+
+
+@pytest.fixture(scope="module")
+def good_tagger() -> Files:
+    return build_files(task=TOKEN_CLASSIFICATION)
+
+
+@pytest.mark.parametrize("wrapper", [ShiftsTokens, AnswersPadding, TokenSeesPadding, SeesCompany])
+def test_a_fault_planted_in_a_tagger_is_refused(good_tagger: Files, wrapper: Callable[[nn.Module], nn.Module]) -> None:
+    files = dict(good_tagger)
+    script(files, wrapper(eager_model(files)).eval())
+    failed = {failure.backend for failure in prove_files(files, good_tagger).all_failures} - {"files"}
+    assert failed == {"torchscript"}
+
+
+def test_the_law_of_padding_sees_tokens(good_tagger: Files) -> None:
+    files = dict(good_tagger)
+    script(files, TokenSeesPadding(eager_model(files)).eval())
+    broken = {part.law for part in prove_files(files, good_tagger).invariances if part.failures}
+    assert broken == {"more padding"}
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -521,6 +592,7 @@ def test_the_laws_see_what_depends_on_padding_and_on_company(good: Files) -> Non
     [
         {"seed": 1},
         {"seed": 2, "position": "learned", "norm": "post", "attention": "full", "num_layers": 2},
+        {"seed": 4, "task": TOKEN_CLASSIFICATION, "position": "learned", "labels": ["O", "B-x", "I-x"]},
         {"seed": 3, "max_len": 3, "pooling": "first", "labels": ["yes", "no"], "activation": "relu"},
     ],
     ids=lambda change: "-".join(f"{key}-{value}" for key, value in change.items()),

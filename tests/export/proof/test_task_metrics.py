@@ -4,9 +4,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from export.contract import Limits
+from export.contract import NO_ANSWER, Limits
 from export.proof.runtimes import EAGER, BackendError
-from export.proof.task_metrics import NO_ANSWER, TaskMetrics, TestBatch, check_task
+from export.proof.task_metrics import TaskMetrics, TestBatch, check_task
 
 LIMITS = Limits(max_length=4, vocab_size=10)
 # Four rows, their labels 0, 1, 0, 1; the last row is a near tie.

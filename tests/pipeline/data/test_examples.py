@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from export.proof.task_metrics import NO_ANSWER
+from export.contract import NO_ANSWER
 from export.tokenizer import Tokenizer, train_tokenizer
 from pipeline.data.dataset import Split
 from pipeline.data.examples import encode_sentences, encode_texts

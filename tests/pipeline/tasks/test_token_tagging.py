@@ -45,7 +45,14 @@ def test_a_span_that_was_cut_counts_as_missed(tokenizer):
 
 
 @pytest.mark.parametrize(
-    ("labels", "metric"), [(TAGS, "span_f1"), (["NOUN", "VERB"], "accuracy"), (["O", "S-x", "E-x"], "accuracy")]
+    ("labels", "metric"),
+    [
+        (TAGS, "span_f1"),
+        (["NOUN", "VERB"], "accuracy"),
+        (["O", "S-x", "E-x"], "accuracy"),
+        (["O", "B-x", "E-x", "S-x"], "span_f1"),
+        (["B-x", "I-x"], "span_f1"),
+    ],
 )
 def test_the_checkpoint_is_chosen_by_what_the_tags_are(labels, metric):
     assert tagging(labels).best_metric == metric
