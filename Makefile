@@ -40,7 +40,8 @@ READY := $(VENV)/.ready-$(ORT)
 READY_DEV := $(VENV)/.ready-$(ORT)-dev
 
 .DEFAULT_GOAL := all
-.PHONY: all help setup setup-dev train export verify package test test-slow kill-test check lint baseline clean
+.PHONY: all help setup setup-dev train export verify package test test-slow kill-test sabotage check lint baseline \
+	tolerance gpu-check clean
 .SILENT:
 
 all: package
@@ -50,13 +51,16 @@ help:
 	echo 'make test         set up, then run the tests'
 	echo
 	echo 'make train        train the model that CONFIG describes           -> RUN/train'
-	echo 'make export       TorchScript and ONNX                             -> RUN/export'
-	echo 'make verify       prove both equal to PyTorch                      -> RUN/verify'
+	echo 'make export       TorchScript, ONNX and .pt2                       -> RUN/export'
+	echo 'make verify       prove each equal to PyTorch                      -> RUN/verify'
 	echo 'make package      one versioned folder of proven files             -> ARTIFACTS/<name>/VERSION'
 	echo 'make baseline     a linear model on the same data, for comparison'
 	echo 'make check        ruff, mypy --strict and the tests'
 	echo 'make test-slow    the tests that take minutes: two million rows, 20,000 strings, ten kills'
 	echo 'make kill-test    kill a training ten times at random, and compare its weights with an unbroken one'
+	echo 'make sabotage     plant every fault in good artifacts and see each refused; 100 good ones accepted'
+	echo 'make tolerance    measure what the limits of verify rest on           -> benchmarks/results/tolerance.json, .png'
+	echo 'make gpu-check    prove every precision on an NVIDIA GPU and time it  -> benchmarks/results/gpu-<device>.json'
 	echo 'make setup        only the environment, in .venv'
 	echo 'make clean        remove .venv and what tests built; runs/ and artifacts/ stay'
 	echo
@@ -91,14 +95,24 @@ package: verify
 baseline: setup-dev
 	$(VENV)/bin/python -m pipeline.data.baseline $(OWN_DATA)
 
+# Two processes, for a test runs on one thread; a file stays in one of them, for its fixtures.
 test: setup-dev
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest -n 2 --dist loadfile
 
 test-slow: setup-dev
 	$(VENV)/bin/python -m pytest -m slow
 
 kill-test: setup-dev
 	$(VENV)/bin/python -m pytest -m slow tests/pipeline/test_interruption.py
+
+sabotage: setup-dev
+	$(VENV)/bin/python -m tests.sabotage
+
+tolerance: setup
+	$(VENV)/bin/python -m benchmarks.tolerance
+
+gpu-check: setup
+	$(VENV)/bin/python -m benchmarks.gpu_check
 
 lint: setup-dev
 	$(VENV)/bin/ruff check .

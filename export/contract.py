@@ -1,6 +1,6 @@
 """The contract between a Ferry artifact and whoever loads it: tensors, text rules, reserved ids and limits.
 
-Everything a consumer must know is defined here once, written into the metadata of both model files and into the
+Everything a consumer must know is defined here once, written into the metadata of every model file and into the
 manifest, and enforced by every loader of ours. The text rules are simple enough to be written again, byte for byte, in
 any language: they touch ASCII white space and U+0000 only.
 """
@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 # 2: probabilities are those of logits / temperature, labels below the threshold are null, and tokens may be labelled.
-FORMAT = 2
+# 3: model.pt2 is the third model file.
+FORMAT = 3
 
 TEXT_CLASSIFICATION = "text-classification"
 TOKEN_CLASSIFICATION = "token-classification"
@@ -25,9 +26,10 @@ LOGITS = "logits"
 BATCH_AXIS = "batch_size"
 SEQUENCE_AXIS = "sequence_length"
 
-# The metadata is one JSON document: a key of ONNX's metadata_props, an extra file of the TorchScript archive.
+# The metadata is one JSON document: a key of ONNX's metadata_props, an extra file of the two archives of torch's.
 ONNX_METADATA_KEY = "ferry"
 TORCHSCRIPT_METADATA_FILE = "ferry.json"
+PT2_METADATA_FILE = "ferry.json"
 
 TOKENIZER_FILE = "tokenizer.model"
 # The same tokenizer for the Hugging Face ecosystem.
@@ -146,7 +148,7 @@ def build_metadata(
     versions: dict[str, str],
     minimum_runtime: dict[str, str],
 ) -> dict[str, Any]:
-    """Build the document that both model files carry and that the manifest repeats under `metadata`.
+    """Build the document that every model file carries and that the manifest repeats under `metadata`.
 
     Args:
         task: the task's name.

@@ -6,8 +6,9 @@ import json
 import os
 import re
 import shutil
+import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,52 @@ def sha256_file(path: Path) -> str:
 def dump_json(value: object) -> str:
     """JSON for people and diffs: sorted keys, two spaces, ASCII, a final newline; NaN and infinity are refused."""
     return json.dumps(value, sort_keys=True, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def parse_json(data: bytes) -> Any:
+    """Parse JSON that every reader reads alike: UTF-8 without a mark, finite numbers, and no key twice in an object.
+
+    Raises:
+        ValueError: says what is wrong.
+    """
+    try:
+        return json.loads(data.decode("utf-8"), object_pairs_hook=_each_key_once, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        twice = next(key for place, (key, _) in enumerate(pairs) if key in dict(pairs[:place]))
+        raise ValueError(f"the key {twice!a} stands twice in one object")
+    return document
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def read_regular_file(path: Path, limit: int, *, follow: bool = True) -> bytes:
+    """Read a file's first `limit` bytes, and one more, if there is, to tell that it is larger.
+
+    Args:
+        path: the file.
+        limit: how many bytes it should have at most.
+        follow: whether `path` itself may be a symbolic link.
+
+    Raises:
+        OSError: if it can't be read; with EINVAL if it is a folder, a pipe or a device, with ELOOP for a link.
+    """
+    # Without waiting, as one would for the writer of a pipe.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is a folder, a pipe or a device, and no file")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(limit + 1)
+    finally:
+        os.close(descriptor)
 
 
 def read_json(path: Path) -> Any:
@@ -108,10 +155,36 @@ def new_folder(target: Path, *, replace: bool, record: str | None = None) -> Ite
     finally:
         if target.exists() or not old.exists():
             shutil.rmtree(hidden, ignore_errors=True)
-        for folder in made:
-            # Only empty folders go, and only those made above.
-            with suppress(OSError):
-                folder.rmdir()
+        _remove_empty(made)
+
+
+@contextmanager
+def new_file(target: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `target` that becomes `target` in one rename if the block succeeds.
+
+    The block must write the file. An existing `target` is replaced; if the block fails, it is as it was before, and
+    nothing else is left.
+
+    Raises:
+        OSError: with `target` as its file name, if something can't be written.
+    """
+    shown, target = target, target.absolute()
+    made = [folder for folder in target.parents if not folder.exists()]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    hidden = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    new = hidden / "new"
+    try:
+        yield new
+        flush_to_disk(new)
+        os.replace(new, target)
+        flush_to_disk(target.parent)
+    except OSError as error:
+        if error.errno is not None and _is_inside(error.filename, hidden):
+            error.filename, error.filename2 = str(shown), None
+        raise
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+        _remove_empty(made)
 
 
 def recover_folder(target: Path) -> None:
@@ -136,6 +209,13 @@ def scratch_of(new: Path) -> Path:
     scratch = new.parent / SCRATCH
     scratch.mkdir(exist_ok=True)
     return scratch
+
+
+def _remove_empty(made: Iterable[Path]) -> None:
+    """Remove the folders that a block's writer made, if nothing stands in them; the innermost comes first."""
+    for folder in made:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def _is_inside(name: str | bytes | None, folder: Path) -> bool:

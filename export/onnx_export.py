@@ -21,14 +21,17 @@ from export.contract import (
     Limits,
     canonical_json,
 )
+from export.example import choose_example
+from export.node_names import name_nodes
 
 ONNX_FILE = "model.onnx"
 OPSET = 23
-MINIMUM_ONNXRUNTIME = "1.23.2"
-
-# Primes that are no batch or length of verification's grid: a size frozen at export can't pass unseen.
-_EXAMPLE_BATCH = 5
-_EXAMPLE_LENGTH = 11
+# What the exporter writes, at every opset.
+IR_VERSION = 10
+PRODUCER = "pytorch"
+# The oldest releases of ONNX Runtime that were seen to load a file of an opset and an IR version.
+OLDEST_ONNXRUNTIME = {(18, 8): "1.16.3", (18, 10): "1.18.1", (20, 10): "1.18.1", (23, 10): "1.23.2"}
+MINIMUM_ONNXRUNTIME = OLDEST_ONNXRUNTIME[OPSET, IR_VERSION]
 
 
 def export_onnx(model: torch.nn.Module, metadata: dict[str, Any], limits: Limits) -> bytes:
@@ -39,15 +42,10 @@ def export_onnx(model: torch.nn.Module, metadata: dict[str, Any], limits: Limits
     """
     if model.training:
         raise ValueError("a model is exported in eval mode; got one in training mode. Call .eval() first.")
-    length = min(_EXAMPLE_LENGTH, limits.max_length)
-    # Synthetic ids, and a row with padding, so that no branch is taken for granted.
-    input_ids = torch.arange(_EXAMPLE_BATCH * length).reshape(_EXAMPLE_BATCH, length) % limits.vocab_size
-    attention_mask = torch.ones_like(input_ids)
-    attention_mask[0, length // 2 + 1 :] = 0
     axes = {0: Dim(BATCH_AXIS), 1: Dim(SEQUENCE_AXIS, max=limits.max_length)}
     program = torch.onnx.export(
         model,
-        (input_ids, attention_mask),
+        choose_example(model, limits).inputs(limits),
         input_names=[INPUT_IDS, ATTENTION_MASK],
         output_names=[LOGITS],
         dynamic_shapes=(axes, axes),
@@ -58,7 +56,12 @@ def export_onnx(model: torch.nn.Module, metadata: dict[str, Any], limits: Limits
     )
     assert program is not None
     proto = program.model_proto
+    tensors = [*model.named_parameters(), *model.named_buffers()]
+    name_nodes(proto.graph, {name.rpartition(".")[0] for name, _ in tensors})
     _strip(proto)
+    _drop_empty_sizes(proto.graph)
+    # One file, whichever build of torch wrote it: CPU or CUDA.
+    proto.producer_version = proto.producer_version.partition("+")[0]
     onnx.helper.set_model_props(proto, {ONNX_METADATA_KEY: canonical_json(metadata)})
     try:
         onnx.checker.check_model(proto, full_check=True)
@@ -91,6 +94,19 @@ def _strip(proto: onnx.ModelProto) -> None:
 def _strip_graph(graph: onnx.GraphProto) -> None:
     _strip_notes([graph, *graph.input, *graph.output, *graph.value_info, *graph.initializer])
     _strip_nodes(graph.node)
+
+
+def _drop_empty_sizes(graph: onnx.GraphProto) -> None:
+    """Drop what the exporter says of values whose size it takes for 0: they depend on the input, as the rest shows."""
+    kept = [value for value in graph.value_info if all(size != 0 for size in shape_of(value))]
+    del graph.value_info[:]
+    graph.value_info.extend(kept)
+
+
+def shape_of(value: onnx.ValueInfoProto) -> tuple[int | str, ...]:
+    """Return the sizes of a value, names for those that vary; an unnamed one is "?"."""
+    sizes = value.type.tensor_type.shape.dim
+    return tuple(size.dim_value if size.HasField("dim_value") else size.dim_param or "?" for size in sizes)
 
 
 def _strip_nodes(nodes: Iterable[onnx.NodeProto]) -> None:

@@ -21,6 +21,7 @@ from export.contract import TOKENIZER_FILE, Limits
 from export.files import read_json, sha256_file
 from export.model import CONFIG_FILE, WEIGHTS_FILE, load_model, model_limits, model_metadata
 from export.onnx_export import MINIMUM_ONNXRUNTIME, ONNX_FILE, export_onnx
+from export.pt2 import MINIMUM_TORCH, PT2_FILE, export_pt2
 from export.torchscript import MINIMUM_LIBTORCH, TORCHSCRIPT_FILE, export_torchscript
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,6 +30,7 @@ Export = Callable[[torch.nn.Module, dict[str, Any], Limits], bytes]
 FORMATS: dict[str, tuple[str, Export]] = {
     "torchscript": (TORCHSCRIPT_FILE, lambda model, metadata, _: export_torchscript(model, metadata)),
     "onnx": (ONNX_FILE, export_onnx),
+    "pt2": (PT2_FILE, export_pt2),
 }
 
 
@@ -45,7 +47,7 @@ def checkpoint_metadata(checkpoint: Path) -> dict[str, Any]:
             "onnx": onnx.__version__,
             "onnxscript": onnxscript.__version__,
         },
-        minimum_runtime={"onnxruntime": MINIMUM_ONNXRUNTIME, "libtorch": MINIMUM_LIBTORCH},
+        minimum_runtime={"onnxruntime": MINIMUM_ONNXRUNTIME, "libtorch": MINIMUM_LIBTORCH, "torch": MINIMUM_TORCH},
     )
 
 

@@ -6,20 +6,19 @@ not frozen: a frozen module has no parameters, so `.to(device)` would be silentl
 
 import io
 import json
-import zipfile
 from typing import Any
 
 import torch
 
+from export.archive import rewrite_archive
 from export.contract import TORCHSCRIPT_METADATA_FILE, canonical_json
 
 TORCHSCRIPT_FILE = "model.pt"
 # libtorch reads only what its own or an older release wrote.
 MINIMUM_LIBTORCH = torch.__version__.partition("+")[0]
 
-_ALIGNMENT = 64
-_ZIP_HEADER_SIZE = 30
-_EXTRA_HEADER_SIZE = 4
+# Source paths, and an id that is drawn anew each time.
+_TRACES = (".debug_pkl", ".data/serialization_id")
 
 
 def export_torchscript(model: torch.nn.Module, metadata: dict[str, Any]) -> bytes:
@@ -31,7 +30,7 @@ def export_torchscript(model: torch.nn.Module, metadata: dict[str, Any]) -> byte
     scripted = torch.jit.script(model)
     buffer = io.BytesIO()
     torch.jit.save(scripted, buffer, _extra_files={TORCHSCRIPT_METADATA_FILE: canonical_json(metadata)})
-    return _strip(buffer.getvalue())
+    return rewrite_archive(buffer.getvalue(), drop=_TRACES)
 
 
 def load_torchscript(data: bytes) -> tuple[torch.jit.ScriptModule, dict[str, Any]]:
@@ -50,19 +49,3 @@ def load_torchscript(data: bytes) -> tuple[torch.jit.ScriptModule, dict[str, Any
         first_line = str(error).strip().partition("\n")[0]
         raise ValueError(f"{TORCHSCRIPT_FILE} is damaged or not of Ferry's making: {first_line}") from None
     return module, metadata
-
-
-def _strip(archive: bytes) -> bytes:
-    """Drop what differs from folder to folder (source paths, a random id) and what differs from day to day (dates)."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(archive)) as source, zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as target:
-        for name in sorted(source.namelist()):
-            if name.endswith((".debug_pkl", ".data/serialization_id")):
-                continue
-            entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
-            # Records start at multiples of 64 bytes, as torch writes them, so that the file can be mapped into memory.
-            start = buffer.tell() + _ZIP_HEADER_SIZE + len(name.encode()) + _EXTRA_HEADER_SIZE
-            padding = -start % _ALIGNMENT
-            entry.extra = b"FB" + padding.to_bytes(2, "little") + b"Z" * padding
-            target.writestr(entry, source.read(name))
-    return buffer.getvalue()

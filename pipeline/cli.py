@@ -1,4 +1,4 @@
-"""The command `ferry`: one subcommand a stage, and two for those who receive an artifact.
+"""The command `ferry`: one subcommand a stage, one to sign, and two for those who receive an artifact.
 
 Nothing heavy is imported before a subcommand runs, so that `--help` answers at once.
 """
@@ -23,7 +23,12 @@ from pipeline.streams import STANDARD_OUTPUT, drop_output, name_output, open_clo
 DEFAULT_RUN = Path("runs/default")
 DEFAULT_ARTIFACTS = Path("artifacts")
 DEFAULT_VERSION = "1.0.0"
+# Some seconds of search.
+DEFAULT_DRAWS = 64
 PREDICT_BATCH = 32
+# In MiB; `export.artifact.limits` has it in bytes, and a test holds both together.
+DEFAULT_MAX_SIZE = 2048
+MIB = 2**20
 
 # Exit codes: 0 is good; 1, it was tried and is wrong; 2, it was asked wrongly.
 WRONG, MISUSED = 1, 2
@@ -90,7 +95,7 @@ def cli(debug: bool) -> None:
     """Carry Transformer encoders from PyTorch into production.
 
     The stages, in order: train, export, verify, package. Each reads what the one before wrote into the run's folder,
-    and skips what is current. The rest is for those who receive an artifact: check, predict.
+    and skips what is current. Then sign, and for those who receive an artifact: check, predict.
 
     Exit codes: 0 good; 1 tried, and it is wrong; 2 asked wrongly; 128 + N ended by signal N.
     """
@@ -159,7 +164,7 @@ def train(
 @cli.command()
 @run_option
 def export(run: Path) -> None:
-    """Export to TorchScript and ONNX: writes RUN/export.
+    """Export to TorchScript, ONNX and .pt2: writes RUN/export.
 
     Two exports of one checkpoint have identical bytes, wherever they are made.
     """
@@ -179,15 +184,35 @@ def export(run: Path) -> None:
     show_default=True,
     help="Where ONNX Runtime must run; may be given more than once. One that can't run is an error.",
 )
-def verify(run: Path, providers: tuple[str, ...]) -> None:
+@click.option(
+    "--search",
+    "draws",
+    type=click.IntRange(min=0),
+    default=DEFAULT_DRAWS,
+    show_default=True,
+    metavar="N",
+    help="Inputs drawn at random beside the grid, steered towards the largest error; a quarter as many again on the "
+    "weights times 2 and times 8.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Stop each of these searches after so long; the report tells where that cut one.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the draws.")
+@click.option("--compile/--no-compile", "compiled", default=True, help="Whether AOTInductor builds and runs model.pt2.")
+def verify(run: Path, providers: tuple[str, ...], draws: int, seconds: float | None, seed: int, compiled: bool) -> None:
     """Prove the exports right: writes RUN/verify.
 
-    Every backend runs a grid of shapes and masks and the whole test split, and is judged by a tolerance derived from a
-    float64 reference. Any failure ends in exit code 1; all failures are listed.
+    Every backend runs a grid of shapes and masks, inputs drawn at random and the whole test split, and is judged by a
+    tolerance derived from a float64 reference. A failure is shrunk to the smallest failing input, and the first layer
+    that diverges is named. Any failure ends in exit code 1; all failures are listed.
     """
-    from pipeline.verify import run_stage
+    from export.proof.prove import Effort
+    from pipeline.verify import Question, run_stage
 
-    run_stage(run, providers)
+    effort = Effort(draws=draws, seconds=seconds, seed=seed)
+    run_stage(run, Question(providers=providers, effort=effort, compiled=compiled))
 
 
 @cli.command()
@@ -203,36 +228,104 @@ def verify(run: Path, providers: tuple[str, ...]) -> None:
 def package(run: Path, version: str, artifacts: Path) -> None:
     """Package what was proven: writes ARTIFACTS.
 
-    The folder is ARTIFACTS/<name>/<version>, with <name> from the configuration.
+    The folder is ARTIFACTS/<name>/<version>, with <name> from the configuration; its tar, with the same files, is
+    ARTIFACTS/<name>/<name>-<version>.tar.gz.
 
     Refuses what was not verified. An existing version is never changed: identical bytes are "already packaged",
-    others are an error that names the next free version.
+    others are an error that names the next free version; a missing tar is made.
     """
     from pipeline.package import run_stage
 
     run_stage(run, version, artifacts)
 
 
-@cli.command()
-@click.argument("artifact", type=NamedPath(path_type=Path, exists=True, file_okay=False))
-def check(artifact: Path) -> None:
-    """Check an artifact that was handed to you.
+max_size_option = click.option(
+    "--max-size",
+    type=click.IntRange(min=1),
+    default=DEFAULT_MAX_SIZE,
+    show_default=True,
+    help="MiB that the artifact may have; more is never read. The default is the most that one ONNX file can have, and "
+    "what is checked is held in memory. A file that is no model may have 64.",
+)
 
-    Compares every file's hash, the contract in both models, the weights in both models with model.safetensors, and
-    replays the goldens on both. All findings are listed.
+
+@cli.command()
+@click.argument("artifact", type=NamedPath(path_type=Path, exists=True))
+@click.option(
+    "--public-key",
+    type=NamedPath(path_type=Path, dir_okay=False),
+    help="Require a signature by this key, an elliptic-curve key in PEM; before it is verified no model is loaded.",
+)
+@click.option(
+    "--signature",
+    type=NamedPath(path_type=Path, dir_okay=False),
+    help="File of the signature; without it, <name>-<version>.sig beside the artifact.",
+)
+@max_size_option
+def check(artifact: Path, public_key: Path | None, signature: Path | None, max_size: int) -> None:
+    """Check an artifact that was handed to you, its folder or its tar.
+
+    Refuses links, devices, names that lead elsewhere, names that are missing, stand twice or do not belong, and too
+    many bytes; nothing is unpacked to the disk. Then compares every file's hash, the contract in the models, and the
+    weights in them with model.safetensors; replays the goldens; and runs the grid of shapes and masks, and the
+    invariances, on the packaged models against float64. All findings are listed.
+
+    Model files are programs: with --public-key, only those whose signature is right are loaded.
     """
+    if signature is not None and public_key is None:
+        raise click.UsageError("--signature takes a --public-key to verify it with.")
     from export.artifact.check import check_artifact
+    from export.artifact.signature import signature_path
 
-    manifest = check_artifact(artifact)
-    click.echo(f"check: {artifact} is sound ({manifest['name']} {manifest['version']})")
+    manifest = check_artifact(
+        artifact,
+        max_size=max_size * MIB,
+        public_key=public_key,
+        signature=signature,
+        tell=lambda note: click.echo(f"check: not judged: {note}", err=True),
+    )
+    click.echo(f"check: {artifact} is sound ({manifest['name']} {manifest['version']}){told_of(public_key)}")
+    unread = signature_path(artifact, manifest)
+    if public_key is None and unread.exists():
+        click.echo(f"check: its signature {unread} was not checked; give --public-key", err=True)
+
+
+def told_of(public_key: Path | None) -> str:
+    return "" if public_key is None else f", signed by {public_key}"
 
 
 @cli.command()
-@click.argument("artifact", type=NamedPath(path_type=Path, exists=True, file_okay=False))
+@click.argument("artifact", type=NamedPath(path_type=Path, exists=True))
+@click.option(
+    "--key",
+    type=NamedPath(path_type=Path, dir_okay=False),
+    required=True,
+    help="Private key in PEM, on the curve P-256, P-384 or P-521.",
+)
+@max_size_option
+def sign(artifact: Path, key: Path, max_size: int) -> None:
+    """Sign an artifact, its folder or its tar: writes <name>-<version>.sig beside it.
+
+    The artifact is checked first, and stays as it is. One signature is about both, the folder and the tar: it is a
+    bundle of OpenSSF model-signing, and `model_signing verify key` reads it too.
+
+    A key that has a password takes it from the environment's FERRY_KEY_PASSWORD. New keys are made by
+    `openssl ecparam -name prime256v1 -genkey -noout -out key.pem` and `openssl ec -in key.pem -pubout -out key.pub`;
+    hand the public one out by another way than the artifact.
+    """
+    from export.artifact.sign import sign_artifact
+
+    password = os.environ.get("FERRY_KEY_PASSWORD")
+    signature, signed_before = sign_artifact(artifact, key, password=password, max_size=max_size * MIB)
+    click.echo(f"sign: {signature} {'is already signed' if signed_before else 'is signed'}")
+
+
+@cli.command()
+@click.argument("artifact", type=NamedPath(path_type=Path, exists=True))
 @click.argument("texts", nargs=-1)
 @click.option(
     "--runtime",
-    type=click.Choice(["onnxruntime", "torchscript"]),
+    type=click.Choice(["onnxruntime", "torchscript", "pt2"]),
     default="onnxruntime",
     show_default=True,
     help="Which of the artifact's models answers.",
@@ -260,7 +353,7 @@ def predict(
     overwrite: bool,
     max_bad_share: float,
 ) -> None:
-    """Label texts with an artifact.
+    """Label texts with an artifact, its folder or its tar.
 
     Prints a line for each text: its label and the label's probability, separated by a tab; the label is empty where
     none of them fits. An artifact that labels words prints a line for each word, and an empty line after each text.

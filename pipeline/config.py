@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from export.contract import TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION
+from export.contract import SPECIAL_TOKENS_PER_TEXT, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION
 from pipeline.class_weights import CLASS_WEIGHTS
 from pipeline.schedules import SCHEDULES
 
@@ -260,6 +260,11 @@ def _rules(config: RunConfig) -> list[str]:
         problems.append(f"training.schedule must be one of {', '.join(SCHEDULES)}; got {training.schedule!r}.")
     if training.device not in ("cpu", "cuda"):
         problems.append(f"training.device must be cpu or cuda; got {training.device!r}.")
+    if config.model.max_len <= SPECIAL_TOKENS_PER_TEXT:
+        problems.append(
+            f"model.max_len must be at least {SPECIAL_TOKENS_PER_TEXT + 1}, for a piece of the text stands between cls "
+            f"and sep; got {config.model.max_len}."
+        )
     if training.batch_tokens < config.model.max_len:
         problems.append(
             f"training.batch_tokens must hold one text of model.max_len = {config.model.max_len} tokens; "

@@ -1,4 +1,4 @@
-"""Stage 2, export: the checkpoint in RUN/train becomes model.pt and model.onnx in RUN/export."""
+"""Stage 2, export: the checkpoint in RUN/train becomes model.pt, model.onnx and model.pt2 in RUN/export."""
 
 import sys
 from dataclasses import dataclass
@@ -84,4 +84,4 @@ def run_stage(run: Path) -> None:
         click.echo(f"export: {exported.folder} is current")
         return
     sizes = [f"{name} {(exported.folder / name).stat().st_size / 1e6:.1f} MB" for name, _ in FORMATS.values()]
-    click.echo(f"export: {exported.folder} holds {' and '.join(sizes)}")
+    click.echo(f"export: {exported.folder} holds {', '.join(sizes)}")

@@ -1,5 +1,6 @@
-"""Stage 4, package: the proven files of a run become one versioned folder, artifacts/<name>/<version>."""
+"""Stage 4, package: the proven files of a run become one versioned folder, artifacts/<name>/<version>, and its tar."""
 
+import os
 import re
 import subprocess
 import sys
@@ -18,14 +19,17 @@ if __name__ == "__main__":
 
 import click
 
+from export.artifact.archive import SUFFIX, top_folder, write_archive
 from export.artifact.layout import ALL_FILES, TOLD_FILES, ArtifactError
 from export.artifact.pack import write_artifact
+from export.artifact.source import open_source
 from export.contract import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TOKENIZER_JSON_FILE
 from export.errors import FerryError
-from export.files import new_folder, read_json, sha256_bytes
+from export.files import new_file, new_folder, read_json, sha256_bytes
 from export.model import CONFIG_FILE, WEIGHTS_FILE
 from export.onnx_export import ONNX_FILE
 from export.proof.report import PASSED
+from export.pt2 import PT2_FILE
 from export.torchscript import TORCHSCRIPT_FILE
 from pipeline.config import artifact_name_problems
 from pipeline.run import (
@@ -48,6 +52,7 @@ SOURCES = {
     TOKENIZER_CONFIG_FILE: TRAIN_FOLDER,
     TORCHSCRIPT_FILE: EXPORT_FOLDER,
     ONNX_FILE: EXPORT_FOLDER,
+    PT2_FILE: EXPORT_FOLDER,
 }
 
 
@@ -61,9 +66,10 @@ class VersionTakenError(FerryError):
 
 @dataclass(frozen=True)
 class Packaged:
-    """The result of the stage; `skipped` if the folder already held these very bytes."""
+    """The result of the stage: the folder and its tar; `skipped` if the folder already held these very bytes."""
 
     folder: Path
+    archive: Path
     skipped: bool
 
 
@@ -88,13 +94,19 @@ def package(run: Path, version: str, artifacts: Path) -> Packaged:
     if problems:
         raise ValueError(problems[0])
     target = artifacts / record["name"] / version
+    top = top_folder(record["name"], version)
+    archive = target.with_name(top + SUFFIX)
     write = partial(write_artifact, proven=proven, told=told, version=version, record=record, verification=verification)
     if not target.exists():
         try:
-            with new_folder(target, replace=False) as work:
+            # The folder appears when the inner block ends, and the tar, made of the same bytes, right after it.
+            with new_file(archive) as packed, new_folder(target, replace=False) as work:
                 write(work)
+                contents = _read_contents(work)
+                _refuse_other_archive(archive, target, contents)
+                _pack(packed, top, contents)
                 _check_in_fresh_process(work)
-            return Packaged(target, skipped=False)
+            return Packaged(target, archive, skipped=False)
         except FileExistsError:
             # Another process has packaged this version meanwhile.
             if not target.exists():
@@ -107,8 +119,13 @@ def package(run: Path, version: str, artifacts: Path) -> Packaged:
                 f"the temporary folder {scratch} can't be written: {error.strerror}. "
                 "Make room there, or name another one in the environment's TMPDIR."
             ) from error
-        _compare(Path(scratch), target)
-    return Packaged(target, skipped=True)
+        contents = _read_contents(Path(scratch))
+    _refuse_other_folder(target, contents)
+    _refuse_other_archive(archive, target, contents)
+    if not archive.exists():
+        with new_file(archive) as packed:
+            _pack(packed, top, contents)
+    return Packaged(target, archive, skipped=True)
 
 
 def _proven_files(run: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
@@ -144,25 +161,56 @@ def _told_files(run: Path, record: dict[str, Any]) -> dict[str, bytes]:
     return told
 
 
-def _compare(fresh: Path, target: Path) -> None:
+def _read_contents(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in ALL_FILES}
+
+
+def _pack(file: Path, top: str, contents: dict[str, bytes]) -> None:
+    """Write the tar, and read it back as whoever receives it does."""
+    write_archive(file, top, contents)
+    if not _holds(file, contents):
+        raise FerryError(f"the tar of {top} does not hold what was written into it. Look at the disk; package again.")
+
+
+def _holds(archive: Path, contents: dict[str, bytes]) -> bool:
+    """Whether a tar holds just these files; other bytes of gzip's that say the same are the same."""
+    try:
+        source = open_source(archive, max_size=sum(map(len, contents.values())))
+        return (
+            not source.problems
+            and source.names == contents.keys()
+            and all(source.read(name) == data for name, data in contents.items())
+        )
+    except ArtifactError:
+        return False
+
+
+def _refuse_other_folder(target: Path, contents: dict[str, bytes]) -> None:
     """Raise unless the existing version holds just what would be packaged now."""
     present = {path.name for path in target.iterdir()} if target.is_dir() else set()
-    if present == set(ALL_FILES) and all(
-        (fresh / name).read_bytes() == (target / name).read_bytes() for name in ALL_FILES
-    ):
-        return
+    if present != contents.keys() or any((target / name).read_bytes() != data for name, data in contents.items()):
+        raise _taken(target, target)
+
+
+def _refuse_other_archive(archive: Path, target: Path, contents: dict[str, bytes]) -> None:
+    """Raise if the tar exists and holds anything else than what would be packaged now."""
+    if os.path.lexists(archive) and not _holds(archive, contents):
+        raise _taken(archive, target)
+
+
+def _taken(existing: Path, target: Path) -> VersionTakenError:
     following = _next_version(target)
-    raise VersionTakenError(
-        f"{target} exists with other bytes and is never changed. "
+    return VersionTakenError(
+        f"{existing} exists with other bytes and is never changed. "
         f"The next free version is {following}: give VERSION={following} to the same make, "
         "or --version to ferry package."
     )
 
 
 def _next_version(target: Path) -> str:
-    """Count the last number of a version up until no such folder exists."""
-    version = target.name
-    while (target.parent / version).exists():
+    """Count the last number of a version up until there is neither such a folder nor its tar."""
+    folder, version = target.parent, target.name
+    while (folder / version).exists() or (folder / (top_folder(folder.name, version) + SUFFIX)).exists():
         head, number = re.fullmatch(r"(.*?)(\d*)", version, re.DOTALL).groups()  # type: ignore[union-attr]
         version = f"{head}{int(number) + 1}" if number else f"{head}.1"
     return version
@@ -170,7 +218,8 @@ def _next_version(target: Path) -> str:
 
 def _check_in_fresh_process(folder: Path) -> None:
     """Judge the packaged bytes where nothing of this process's memory can help them."""
-    command = [sys.executable, "-m", "export.artifact.check", str(folder.absolute())]
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    command = [sys.executable, "-m", "export.artifact.check", str(folder.absolute()), str(size)]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         raise ArtifactError([f"the packaged files did not pass their check:\n{result.stderr.strip()}"])
@@ -179,4 +228,5 @@ def _check_in_fresh_process(folder: Path) -> None:
 def run_stage(run: Path, version: str, artifacts: Path) -> None:
     """Run the stage and tell a person what came of it."""
     packaged = package(run, version, artifacts)
-    click.echo(f"package: {packaged.folder} {'is already packaged' if packaged.skipped else 'is packaged'}")
+    state = "is already packaged" if packaged.skipped else "is packaged"
+    click.echo(f"package: {packaged.folder} {state}, with {packaged.archive.name} beside it")

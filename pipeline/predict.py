@@ -75,7 +75,7 @@ def predict_file(
     be answered.
 
     Args:
-        artifact: the artifact's folder.
+        artifact: the artifact's folder or tar.
         source: CSV, TSV, JSONL or Parquet.
         output: CSV, TSV, JSONL or Parquet, by the end of its name.
         text: the column of the texts; empty: guessed.
@@ -106,7 +106,7 @@ def predict_file(
     model = open_model(opened, runtime)
     identity = {
         "input": sha256_file(source),
-        "artifact": sha256_bytes((artifact / MANIFEST_FILE).read_bytes()),
+        "artifact": sha256_bytes(opened.source.read(MANIFEST_FILE)),
         "columns": columns,
         "runtime": runtime,
     }

@@ -10,6 +10,7 @@ from export.contract import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TOKENIZER_JSO
 from export.files import read_json, recover_folder, sha256_bytes, sha256_file
 from export.model import CONFIG_FILE, WEIGHTS_FILE
 from export.onnx_export import ONNX_FILE
+from export.pt2 import PT2_FILE
 from export.torchscript import TORCHSCRIPT_FILE
 from pipeline.data.test_split import TEST_SPLIT_FILE
 from pipeline.lock import locked
@@ -19,6 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TRAIN_FOLDER, TRAIN_RECORD = "train", "train.json"
 EXPORT_FOLDER, EXPORT_RECORD = "export", "export.json"
 VERIFY_FOLDER, VERIFY_RECORD = "verify", "verification.json"
+# Code, and what the page of a proof is made of.
+SOURCE_SUFFIXES = (".py", ".html", ".css", ".js")
 # An unfinished training.
 CHECKPOINT_FOLDER = "checkpoint"
 
@@ -29,7 +32,7 @@ STAGE_FILES = {
         *TOLD_FILES,
         TEST_SPLIT_FILE,
     },
-    EXPORT_RECORD: {TORCHSCRIPT_FILE, ONNX_FILE},
+    EXPORT_RECORD: {TORCHSCRIPT_FILE, ONNX_FILE, PT2_FILE},
 }
 
 
@@ -114,8 +117,10 @@ def record_hash(trained: dict[str, Any]) -> str:
 
 
 def source_hash() -> str:
-    """Return one hash over the code that decides what an export holds: every module of models/ and export/."""
-    files = sorted(path for room in ("models", "export") for path in (ROOT / room).rglob("*.py"))
+    """Return one hash over the code that decides what an export holds, and how its proof looks: models/ and export/."""
+    files = sorted(
+        path for room in ("models", "export") for path in (ROOT / room).rglob("*") if path.suffix in SOURCE_SUFFIXES
+    )
     return sha256_bytes(
         "".join(f"{path.relative_to(ROOT).as_posix()} {sha256_file(path)}\n" for path in files).encode()
     )

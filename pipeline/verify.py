@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,16 +18,17 @@ import click
 import numpy as np
 from tqdm import tqdm
 
-from export.artifact.layout import VERIFIED_FILES
+from export.artifact.layout import VERIFICATION_PAGE, VERIFIED_FILES
 from export.contract import TOKENIZER_FILE
 from export.errors import FerryError
 from export.files import dump_json, new_folder, read_json, sha256_bytes
 from export.model import CONFIG_FILE, model_limits
 from export.proof import report
-from export.proof.prove import Proof, prove, runtime_versions
-from export.proof.runtimes import select_backends
+from export.proof.prove import Effort, Proof, prove, runtime_versions
+from export.proof.runtimes import OPTIONAL_FILES, Backend, missing_for_aot, select_backends
 from export.proof.task_metrics import TestBatch
 from export.tokenizer import Tokenizer
+from pipeline.cli import DEFAULT_DRAWS
 from pipeline.data.batching import cut_batches
 from pipeline.data.dataset import Split
 from pipeline.data.test_split import TEST_SPLIT_FILE, read_test_split
@@ -71,14 +72,27 @@ class Verification:
         return self.proof is None
 
 
-def verify(run: Path, *, providers: Sequence[str] = ("cpu",), show: bool = True) -> Verification:
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What verification is asked to prove.
+
+    `providers`: what ONNX Runtime is to be proven on; the CPU always is. `effort`: how far the search goes. `compiled`:
+    whether the AOTInductor build is made and judged, which takes a compiler and most of a minute.
+    """
+
+    providers: Sequence[str] = ("cpu",)
+    effort: Effort = field(default_factory=lambda: Effort(draws=DEFAULT_DRAWS))
+    compiled: bool = True
+
+
+def verify(run: Path, question: Question = Question(), *, show: bool = True) -> Verification:
     """Judge the exported files of a run and write the verdict to RUN/verify, also when it is "failed".
 
-    An earlier "passed" on the same bytes, code, data, library versions and providers is kept.
+    An earlier "passed" on the same bytes, code, data and library versions is kept if it proved as much.
 
     Args:
         run: the run folder.
-        providers: what ONNX Runtime is to be proven on; the CPU always is.
+        question: what is to be proven, and how hard it is tried.
         show: whether progress is shown.
 
     Raises:
@@ -87,11 +101,11 @@ def verify(run: Path, *, providers: Sequence[str] = ("cpu",), show: bool = True)
         LockedError: if another process works in the run folder.
     """
     with exclusive(run):
-        return _verify(run, providers, show=show)
+        return _verify(run, question, show=show)
 
 
-def _verify(run: Path, providers: Sequence[str], *, show: bool) -> Verification:
-    backends = select_backends(providers)
+def _verify(run: Path, question: Question, *, show: bool) -> Verification:
+    select_backends(question.providers)
     trained = read_record(run, TRAIN_FOLDER, TRAIN_RECORD, stage="train")
     exported = read_record(run, EXPORT_FOLDER, EXPORT_RECORD, stage="export")
     source = source_hash()
@@ -112,20 +126,24 @@ def _verify(run: Path, providers: Sequence[str], *, show: bool) -> Verification:
         "versions": runtime_versions(),
     }
     folder = run / VERIFY_FOLDER
-    earlier = _earlier_answer(folder / VERIFY_RECORD, asked, providers)
+    earlier = _earlier_answer(folder, asked, question)
     if earlier is not None:
         return Verification(folder=folder, record=earlier, proof=None)
 
+    backends, skipped = _leave_out(select_backends(question.providers, optional=list(files)), question)
     proof = prove(
         files.__getitem__,
         _test_batches(files, read_test_split(run / TRAIN_FOLDER / TEST_SPLIT_FILE)),
         backends=backends,
+        skipped=skipped,
+        effort=question.effort,
         recorded_accuracy=trained["metrics"]["test"]["accuracy"],
         track=_Progress(show),
     )
     record = {**report.document(proof), **asked}
     with new_folder(folder, replace=True, record=VERIFY_RECORD) as work:
         (work / VERIFY_RECORD).write_text(dump_json(record))
+        (work / VERIFICATION_PAGE).write_text(report.page(record), "utf-8")
     return Verification(folder=folder, record=record, proof=proof)
 
 
@@ -145,7 +163,7 @@ def _read_files(run: Path, hashes: dict[str, dict[str, str]]) -> dict[str, bytes
     """Read every file that is judged once, so that the bytes that are judged are the bytes that were hashed."""
     files = {}
     for folder, own in hashes.items():
-        for name in own.keys() & set(VERIFIED_FILES):
+        for name in own.keys() & {*VERIFIED_FILES, *OPTIONAL_FILES}:
             data = (run / folder / name).read_bytes()
             if sha256_bytes(data) != own[name]:
                 raise ValueError(f"{run / folder / name} was changed while it was read. Verify again.")
@@ -153,14 +171,27 @@ def _read_files(run: Path, hashes: dict[str, dict[str, str]]) -> dict[str, bytes
     return files
 
 
-def _earlier_answer(file: Path, asked: dict[str, Any], providers: Sequence[str]) -> dict[str, Any] | None:
+def _leave_out(backends: list[Backend], question: Question) -> tuple[list[Backend], dict[str, str]]:
+    """Return the backends that can be run and are wanted, and why the others are not run."""
+    missing = missing_for_aot() if question.compiled else ["left out, as was asked"]
+    skipped = {backend.name: "; ".join(missing) for backend in backends if backend.compiled and missing}
+    return [backend for backend in backends if backend.name not in skipped], skipped
+
+
+def _earlier_answer(folder: Path, asked: dict[str, Any], question: Question) -> dict[str, Any] | None:
+    """Return an earlier record that passed, has its page, and answers at least what is asked now."""
+    if not (folder / VERIFICATION_PAGE).is_file():
+        return None
     try:
-        record: dict[str, Any] = read_json(file)
-    except ValueError:
+        record: dict[str, Any] = read_json(folder / VERIFY_RECORD)
+        same = all(record.get(key) == value for key, value in asked.items()) and record["verdict"] == report.PASSED
+        proven = all(record["providers"][name] == report.VERIFIED for name in question.providers)
+        searched = record["effort"] == asdict(question.effort)
+        compiled = not question.compiled or not record["skipped"] or bool(missing_for_aot())
+    except (ValueError, KeyError, TypeError, AttributeError):
         # Missing or damaged, it answers nothing; it is written anew.
         return None
-    same = all(record.get(key) == value for key, value in asked.items()) and record["verdict"] == report.PASSED
-    return record if same and all(record["providers"][name] == report.VERIFIED for name in providers) else None
+    return record if same and proven and searched and compiled else None
 
 
 def _test_batches(files: dict[str, bytes], split: Split) -> list[TestBatch]:
@@ -176,17 +207,18 @@ def _test_batches(files: dict[str, bytes], split: Split) -> list[TestBatch]:
     return batches
 
 
-def run_stage(run: Path, providers: Sequence[str] = ("cpu",)) -> None:
+def run_stage(run: Path, question: Question = Question()) -> None:
     """Run the stage and tell a person what came of it.
 
     Raises:
         RefutedError: if the files are wrong; the report was printed.
     """
-    verification = verify(run, providers=providers)
+    verification = verify(run, question)
     if verification.proof is None:
         click.echo(f"verify: {verification.folder} is current")
     else:
         click.echo(report.text(verification.proof))
+        click.echo(f"Report: {verification.folder / VERIFICATION_PAGE}")
     if not verification.passed:
         failures = len(verification.record["failures"])
         raise RefutedError(f"{failures} failures; all of them are in {verification.folder / VERIFY_RECORD}.")

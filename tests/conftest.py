@@ -11,6 +11,7 @@ from pipeline.export import export
 from pipeline.package import package
 from pipeline.train import train
 from pipeline.verify import verify
+from tests.questions import QUICK
 
 SMALL = """
 name = "small"
@@ -55,7 +56,7 @@ def small_run(tmp_path_factory, small_config) -> Path:
     run = tmp_path_factory.mktemp("small") / "run"
     train(small_config, run, show=False)
     export(run, show=False)
-    assert verify(run, show=False).passed
+    assert verify(run, QUICK, show=False).passed
     return run
 
 
@@ -74,7 +75,7 @@ def other_artifact(tmp_path_factory, small_run) -> Path:
     config.write_text(text.replace("[training]", "[training]\nseed = 1"))
     train(config, folder / "run", show=False)
     export(folder / "run", show=False)
-    assert verify(folder / "run", show=False).passed
+    assert verify(folder / "run", QUICK, show=False).passed
     return package(folder / "run", "1.0.0", folder / "artifacts").folder
 
 
@@ -121,7 +122,7 @@ def tagging_artifact(tmp_path_factory) -> Path:
     (folder / "music.conll").write_text(conll_rows(400, seed=0))
     train(folder / "tags.toml", folder / "run", data={"train": (str(folder / "music.conll"),)}, show=False)
     export(folder / "run", show=False)
-    assert verify(folder / "run", show=False).passed
+    assert verify(folder / "run", QUICK, show=False).passed
     return package(folder / "run", "1.0.0", folder / "artifacts").folder
 
 

@@ -17,6 +17,8 @@ MAY_IMPORT = {
         *("export", "models", "torch", "onnx", "onnxscript", "onnxruntime", "numpy"),
         *("sentencepiece", "tokenizers", "safetensors", "jsonschema"),
         "google",  # protobuf, the language of ONNX files
+        "hypothesis",  # draws the search's inputs
+        *("cryptography", "model_signing"),  # signatures
     },
 }
 CLOSED_TO_PIPELINE = {"tests", "examples", "benchmarks"}

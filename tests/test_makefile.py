@@ -45,6 +45,8 @@ def test_help_names_the_interface(make):
         "PROVIDERS",
         "PYTHON",
         "RESTART",
+        "gpu-check",
+        "tolerance",
     ):
         assert word in result.stdout
 

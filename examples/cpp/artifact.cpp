@@ -9,6 +9,8 @@
 #include <fstream>
 #include <utility>
 
+#include "signature.hpp"
+
 namespace ferry {
 namespace {
 
@@ -16,20 +18,6 @@ using nlohmann::json;
 
 const std::string manifest_file = "manifest.json";
 const std::string sums_file = "SHA256SUMS";
-
-std::string sha256_hex(std::string_view bytes) {
-    std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-    unsigned int size = 0;
-    if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_sha256(), nullptr) != 1) {
-        throw std::runtime_error("OpenSSL can't compute a SHA-256.");
-    }
-    std::string hex;
-    for (unsigned int i = 0; i < size; ++i) {
-        hex += "0123456789abcdef"[digest[i] >> 4];
-        hex += "0123456789abcdef"[digest[i] & 15];
-    }
-    return hex;
-}
 
 bool is(const json& value, Kind kind) {
     switch (kind) {
@@ -134,6 +122,34 @@ std::string sha256sums(std::map<std::string, std::string> files, std::string_vie
 
 }  // namespace
 
+std::string sha256_hex(std::string_view bytes) {
+    std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+    unsigned int size = 0;
+    if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_sha256(), nullptr) != 1) {
+        throw std::runtime_error("OpenSSL can't compute a SHA-256.");
+    }
+    std::string hex;
+    for (unsigned int i = 0; i < size; ++i) {
+        hex += "0123456789abcdef"[digest[i] >> 4];
+        hex += "0123456789abcdef"[digest[i] & 15];
+    }
+    return hex;
+}
+
+std::string read_file(const std::filesystem::path& path, const std::string& name) {
+    std::ifstream file(path, std::ios::binary | std::ios::ate);
+    std::string bytes;
+    if (file) {
+        bytes.resize(static_cast<std::size_t>(file.tellg()));
+        file.seekg(0);
+        file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    }
+    if (!file) {
+        throw ArtifactError(name + " can't be read: " + std::strerror(errno) + ".");
+    }
+    return bytes;
+}
+
 const json& get(const json& document, const std::string& file, Kind kind, const std::vector<std::string>& keys) {
     const json* value = &document;
     for (std::size_t depth = 0; depth < keys.size(); ++depth) {
@@ -174,17 +190,25 @@ json parse_json(std::string_view bytes, const std::string& file) {
     return document;
 }
 
-Artifact::Artifact(std::filesystem::path folder) : folder_(std::move(folder)) {
+Artifact::Artifact(std::filesystem::path folder, const Signed& required) : folder_(std::move(folder)) {
     const std::string bytes = read(manifest_file);
     manifest_ = parse_json(bytes, manifest_file);
     files_ = read_files(manifest_);
-    if (read(sums_file) != sha256sums(files_, bytes)) {
+    const std::string sums = sha256sums(files_, bytes);
+    if (read(sums_file) != sums) {
         throw ArtifactError(sums_file + " does not agree with " + manifest_file +
                             ": one was changed. Fetch both again.");
     }
     get(manifest_, manifest_file, Kind::string, {"name"});
     get(manifest_, manifest_file, Kind::string, {"version"});
     get(manifest_, manifest_file, Kind::object, {"metadata"});
+    if (!required.public_key.empty()) {
+        auto digests = files_;
+        digests[manifest_file] = sha256_hex(bytes);
+        digests[sums_file] = sha256_hex(sums);
+        const auto beside = std::filesystem::canonical(folder_).parent_path() / (name() + "-" + version() + ".sig");
+        check_signature(required.signature.empty() ? beside : required.signature, required.public_key, digests);
+    }
 }
 
 std::string Artifact::read(const std::string& name) const {
@@ -193,17 +217,7 @@ std::string Artifact::read(const std::string& name) const {
     if (!std::filesystem::is_regular_file(path, unreadable)) {
         throw ArtifactError(name + " is missing from " + folder_.string() + ". Give the folder of a whole artifact.");
     }
-    std::ifstream file(path, std::ios::binary | std::ios::ate);
-    std::string bytes;
-    if (file) {
-        bytes.resize(static_cast<std::size_t>(file.tellg()));
-        file.seekg(0);
-        file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    }
-    if (!file) {
-        throw ArtifactError(name + " can't be read: " + std::strerror(errno) + ".");
-    }
-    return bytes;
+    return read_file(path, name);
 }
 
 std::string Artifact::read_checked(const std::string& name) const {

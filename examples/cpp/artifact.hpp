@@ -14,7 +14,7 @@
 
 namespace ferry {
 
-inline constexpr std::int64_t format = 2;
+inline constexpr std::int64_t format = 3;
 
 // The artifact is damaged, was changed, or can't be used by this program. A caller's mistake is std::invalid_argument.
 class ArtifactError : public std::runtime_error {
@@ -32,10 +32,22 @@ Tensor<double> get_tensor(const nlohmann::json& document, const std::string& fil
                           std::size_t rank);
 nlohmann::json parse_json(std::string_view bytes, const std::string& file);
 
+std::string sha256_hex(std::string_view bytes);
+// The bytes of a file. Throws ArtifactError; `name` is what it calls the file.
+std::string read_file(const std::filesystem::path& path, const std::string& name);
+
+// Which signature is required: none without a public key, a file in PEM.
+struct Signed {
+    std::filesystem::path public_key;
+    // Empty: <name>-<version>.sig beside the folder.
+    std::filesystem::path signature;
+};
+
 // A folder whose manifest agrees with SHA256SUMS. No other file is read before it is asked for.
 class Artifact {
 public:
-    explicit Artifact(std::filesystem::path folder);
+    // Throws ArtifactError, also if the signature that is required is missing or wrong.
+    explicit Artifact(std::filesystem::path folder, const Signed& required = {});
 
     // The bytes of a file, after their SHA-256 was found equal to the manifest's: use these, and never read it again.
     std::string read_checked(const std::string& name) const;

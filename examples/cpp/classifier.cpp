@@ -75,8 +75,8 @@ void answer_in_batches(const Classifier& classifier, std::span<const std::string
 
 }  // namespace
 
-Classifier::Classifier(const std::filesystem::path& folder, int threads)
-    : artifact_(folder), contract_(read_contract(artifact_)), tokenizer_(artifact_) {
+Classifier::Classifier(const std::filesystem::path& folder, int threads, const Signed& required)
+    : artifact_(folder, required), contract_(read_contract(artifact_)), tokenizer_(artifact_) {
     at::set_num_threads(threads);
     model_ = std::make_unique<Model>(Model{load_model(artifact_)});
 }

@@ -50,7 +50,7 @@ class Classifier {
 public:
     // `threads` compute an answer; Torch keeps this number for the whole process. More than one helps a large model on
     // idle cores; on busy cores they wait for each other. Throws ArtifactError.
-    explicit Classifier(const std::filesystem::path& folder, int threads = 1);
+    explicit Classifier(const std::filesystem::path& folder, int threads = 1, const Signed& required = {});
     ~Classifier();
 
     // One label for each text. Throws std::invalid_argument if a text is not valid UTF-8 or the artifact tags words.

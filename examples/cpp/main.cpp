@@ -111,7 +111,7 @@ int run_self_test(const ferry::Classifier& classifier) {
 }
 
 int run(const ferry::Options& options) {
-    const ferry::Classifier classifier(options.artifact, options.threads);
+    const ferry::Classifier classifier(options.artifact, options.threads, {options.public_key, options.signature});
     if (options.self_test) {
         return run_self_test(classifier);
     }

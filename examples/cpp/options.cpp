@@ -29,6 +29,10 @@ empty line after each text. Without a TEXT, each line of standard input is one.
                "attention_mask": [[...]]}, and each line of output its answer in JSON
   --self-test  replay the artifact's goldens and say whether every answer agrees
   --threads N  compute with N threads, 1 without it
+  --public-key FILE
+               require a signature by this key in PEM, and verify it before any model is loaded
+  --signature FILE
+               its file; without it, <name>-<version>.sig beside ARTIFACT
   --help       show this help
   --           texts that begin with '-' come after this
 
@@ -53,6 +57,13 @@ std::optional<Options> parse_options(const std::vector<std::string>& arguments) 
         } else if (*argument == "--threads") {
             const bool last = argument + 1 == arguments.end();
             options.threads = parse_threads(last ? "" : *++argument);
+        } else if (*argument == "--public-key" || *argument == "--signature") {
+            std::string& file = *argument == "--public-key" ? options.public_key : options.signature;
+            file = argument + 1 == arguments.end() ? "" : argument[1];
+            if (file.empty()) {
+                throw UsageError(*argument + " takes the name of a file.");
+            }
+            ++argument;
         } else if (argument->starts_with('-')) {
             throw UsageError(*argument + " is not an option; put -- before texts that begin with '-'.");
         } else {
@@ -70,6 +81,9 @@ std::optional<Options> parse_options(const std::vector<std::string>& arguments) 
     }
     if (options.json && positional.size() > 1) {
         throw UsageError("--json takes no texts; write requests to standard input.");
+    }
+    if (!options.signature.empty() && options.public_key.empty()) {
+        throw UsageError("--signature takes a --public-key to verify it with.");
     }
     options.artifact = positional.front();
     options.texts.assign(positional.begin() + 1, positional.end());

@@ -23,6 +23,9 @@ struct Options {
     bool self_test = false;
     bool json = false;
     int threads = 1;
+    // Files; empty where they are not given.
+    std::string public_key;
+    std::string signature;
 };
 
 // What the command line asks for; nothing stands for --help. Throws UsageError.

@@ -23,6 +23,10 @@ empty line after each text. Without a TEXT, each line of standard input is one.
                "attention_mask": [[...]]}, and each line of output its answer in JSON
   --self-test  replay the artifact's goldens and say whether every answer agrees
   --threads N  compute with N threads, 1 without it
+  --public-key FILE
+               require a signature by this key in PEM, and verify it before any model is loaded
+  --signature FILE
+               its file; without it, <name>-<version>.sig beside ARTIFACT
   --help       show this help
   --           texts that begin with '-' come after this
 
@@ -43,6 +47,8 @@ class Options(NamedTuple):
     self_test: bool
     json: bool
     threads: int
+    public_key: str | None
+    signature: str | None
 
 
 def main() -> int:
@@ -57,7 +63,12 @@ def main() -> int:
             return 0
         if not os.path.isdir(options.artifact):
             raise UsageError(f"{options.artifact} is not a folder; give the folder of an artifact.")
-        artifact = Artifact(options.artifact, threads=options.threads)
+        artifact = Artifact(
+            options.artifact,
+            threads=options.threads,
+            public_key=options.public_key,
+            signature=options.signature,
+        )
         if options.self_test:
             return self_test(artifact)
         if options.json:
@@ -83,6 +94,7 @@ def parse_options(arguments: Sequence[str]) -> Options | None:
     """
     positional: list[str] = []
     self_test, json, threads = False, False, 1
+    files: dict[str, str] = {}
     rest = iter(arguments)
     for argument in rest:
         if argument == "--":
@@ -95,6 +107,10 @@ def parse_options(arguments: Sequence[str]) -> Options | None:
             json = True
         elif argument == "--threads":
             threads = parse_threads(next(rest, ""))
+        elif argument in ("--public-key", "--signature"):
+            files[argument] = next(rest, "")
+            if not files[argument]:
+                raise UsageError(f"{argument} takes the name of a file.")
         elif argument.startswith("-"):
             raise UsageError(f"{argument} is not an option; put -- before texts that begin with '-'.")
         else:
@@ -107,7 +123,11 @@ def parse_options(arguments: Sequence[str]) -> Options | None:
         raise UsageError("--self-test takes no texts; give one or the other.")
     if json and len(positional) > 1:
         raise UsageError("--json takes no texts; write requests to standard input.")
-    return Options(positional[0], [os.fsencode(text) for text in positional[1:]], self_test, json, threads)
+    public_key, signature = files.get("--public-key"), files.get("--signature")
+    if signature is not None and public_key is None:
+        raise UsageError("--signature takes a --public-key to verify it with.")
+    texts = [os.fsencode(text) for text in positional[1:]]
+    return Options(positional[0], texts, self_test, json, threads, public_key, signature)
 
 
 def parse_threads(value: str) -> int:

@@ -13,6 +13,7 @@ are the bytes that are loaded. Threads may share an `Artifact`.
 import hashlib
 import json
 import math
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ import onnxruntime
 import sentencepiece
 from onnxruntime.capi import onnxruntime_pybind11_state as onnxruntime_errors
 
-FORMAT = 2
+FORMAT = 3
 BATCH_SIZE = 32
 TEXT_CLASSIFICATION = "text-classification"
 TOKEN_CLASSIFICATION = "token-classification"
@@ -120,22 +121,36 @@ class Artifact:
         folder: the artifact's folder, the one that holds manifest.json.
         threads: how many threads compute an answer. More than one helps a large model on idle cores; on busy cores
             they wait for each other.
+        public_key: require a signature by this key, a file in PEM. Model files are programs: without a signature, trust
+            whoever made the artifact.
+        signature: its file; without it, <name>-<version>.sig beside the folder.
 
     Raises:
-        ArtifactError: if a file was changed or is missing, or if the artifact needs what this program lacks.
+        ArtifactError: if a file was changed or is missing, if the artifact needs what this program lacks, or if the
+            signature that is required is missing or wrong.
     """
 
-    def __init__(self, folder: str | Path, *, threads: int = 1) -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        threads: int = 1,
+        public_key: str | Path | None = None,
+        signature: str | Path | None = None,
+    ) -> None:
         self._folder = Path(folder)
         manifest_bytes = self._read("manifest.json")
-        manifest = _parse_json(manifest_bytes, "manifest.json")
+        manifest = parse_json(manifest_bytes, "manifest.json")
         self._files = _read_files(manifest)
         if self._read("SHA256SUMS") != _sha256sums(self._files, manifest_bytes):
             raise ArtifactError("SHA256SUMS does not agree with manifest.json: one was changed. Fetch both again.")
 
-        self.name: str = _get(manifest, "manifest.json", "a string", "name")
-        self.version: str = _get(manifest, "manifest.json", "a string", "version")
-        self._metadata = _get(manifest, "manifest.json", "an object", "metadata")
+        self.name: str = get(manifest, "manifest.json", "a string", "name")
+        self.version: str = get(manifest, "manifest.json", "a string", "version")
+        if public_key is not None:
+            beside = Path(os.path.realpath(folder)).parent / f"{self.name}-{self.version}.sig"
+            self._check_signature(Path(public_key), beside if signature is None else Path(signature), manifest_bytes)
+        self._metadata = get(manifest, "manifest.json", "an object", "metadata")
         self._require(FORMAT, "a whole number", "format")
         self.task: str = self._fact("a string", "task")
         if self.task not in (TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION):
@@ -247,13 +262,13 @@ class Artifact:
             ArtifactError: if goldens.json is damaged or empty.
         """
         file = "goldens.json"
-        goldens = _parse_json(self._read_checked(file), file)
-        if (format_ := _get(goldens, file, "a whole number", "format")) != FORMAT:
+        goldens = parse_json(self._read_checked(file), file)
+        if (format_ := get(goldens, file, "a whole number", "format")) != FORMAT:
             raise ArtifactError(f"{file} must have format {FORMAT}; got {format_}. Use a newer program.")
-        logits_tolerance = _get(goldens, file, "a number", "tolerance", "logits")
-        probability_tolerance = _get(goldens, file, "a number", "tolerance", "probabilities")
-        texts = _get(goldens, file, "a list", "texts")
-        batches = _get(goldens, file, "a list", "batches")
+        logits_tolerance = get(goldens, file, "a number", "tolerance", "logits")
+        probability_tolerance = get(goldens, file, "a number", "tolerance", "probabilities")
+        texts = get(goldens, file, "a list", "texts")
+        batches = get(goldens, file, "a list", "batches")
         if not texts or not batches:
             raise ArtifactError(f"{file} must hold texts and batches; got {len(texts)} and {len(batches)}.")
 
@@ -271,8 +286,8 @@ class Artifact:
                 failures.append(f"{what}: logits differ by {difference:.2e}; {logits_tolerance:.2e} is allowed.")
 
         def compare_answer(label: str | None, probability: float, golden: Any, what: str) -> None:
-            wanted = _get(golden, file, "a string or null", "label")
-            wanted_probability = _get(golden, file, "a number", "probability")
+            wanted = get(golden, file, "a string or null", "label")
+            wanted_probability = get(golden, file, "a number", "probability")
             if label != wanted:
                 failures.append(f"{what}: wanted {_told(wanted)}; got {_told(label)}.")
             elif not abs(probability - wanted_probability) <= probability_tolerance:
@@ -280,9 +295,9 @@ class Artifact:
 
         for number, golden in enumerate(texts, start=1):
             what = f"text {number}"
-            encoding = self.encode(_get(golden, file, "a string", "text"))
+            encoding = self.encode(get(golden, file, "a string", "text"))
             wanted_ids = _tensor(golden, file, "a whole number", "input_ids", 1)
-            wanted_dropped = _get(golden, file, "a whole number", "dropped")
+            wanted_dropped = get(golden, file, "a whole number", "dropped")
             if encoding.ids != wanted_ids.tolist() or encoding.dropped != wanted_dropped:
                 failures.append(f"{what}: the tokenizer gives other ids.")
                 continue
@@ -293,8 +308,8 @@ class Artifact:
                 compare_answer(*self._decide(logits)[0], golden, what)
                 continue
             words = self._decide_words(encoding.words, logits[0])
-            wanted_words = _get(golden, file, "a list", "words")
-            if [word.word for word in words] != [_get(wanted, file, "a string", "word") for wanted in wanted_words]:
+            wanted_words = get(golden, file, "a list", "words")
+            if [word.word for word in words] != [get(wanted, file, "a string", "word") for wanted in wanted_words]:
                 failures.append(f"{what}: the text has other words.")
                 continue
             for position, (word, wanted) in enumerate(zip(words, wanted_words, strict=True), start=1):
@@ -313,7 +328,7 @@ class Artifact:
         return SelfTest(len(texts), len(batches), largest, failures)
 
     def _fact(self, kind: str, *keys: str) -> Any:
-        return _get({"metadata": self._metadata}, "manifest.json", kind, "metadata", *keys)
+        return get({"metadata": self._metadata}, "manifest.json", kind, "metadata", *keys)
 
     def _require(self, wanted: str | int, kind: str, *keys: str) -> None:
         if (got := self._fact(kind, *keys)) != wanted:
@@ -337,6 +352,16 @@ class Artifact:
         if hashlib.sha256(data).hexdigest() != self._files[name]:
             raise ArtifactError(f"{name} was changed: its SHA-256 is not the manifest's. Fetch the artifact again.")
         return data
+
+    def _check_signature(self, public_key: Path, signature: Path, manifest: bytes) -> None:
+        try:
+            # Needs cryptography, which only a service that requires signatures has to install.
+            from ferry_signature import check_signature
+        except ImportError as missing:
+            raise ArtifactError(f"signatures can't be verified: {missing}. Install cryptography.") from None
+        own = {"manifest.json": manifest, "SHA256SUMS": _sha256sums(self._files, manifest)}
+        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in own.items()}
+        check_signature(signature, public_key, self._files | hashes)
 
     def _load_tokenizer(self) -> sentencepiece.SentencePieceProcessor:
         file = self._fact("a string", "tokenizer", "file")
@@ -364,7 +389,7 @@ class Artifact:
         metadata = session.get_modelmeta().custom_metadata_map.get("ferry", "")
         if not metadata:
             raise ArtifactError(f"{file} carries no Ferry metadata.")
-        if _canonical(_parse_json(metadata.encode(), file)) != _canonical(self._metadata):
+        if _canonical(parse_json(metadata.encode(), file)) != _canonical(self._metadata):
             raise ArtifactError(f"{file} carries other metadata than manifest.json: it is another artifact's model.")
         names = sorted(tensor.name for tensor in session.get_inputs()), [t.name for t in session.get_outputs()]
         if names != (["attention_mask", "input_ids"], ["logits"]):
@@ -490,14 +515,14 @@ def check_inputs(input_ids: npt.NDArray[Any], attention_mask: npt.NDArray[Any], 
 def _read_files(manifest: Any) -> dict[str, str]:
     """Return the SHA-256 of each file that the manifest names."""
     file = "manifest.json"
-    if (format_ := _get(manifest, file, "a whole number", "format")) != FORMAT:
+    if (format_ := get(manifest, file, "a whole number", "format")) != FORMAT:
         raise ArtifactError(f"{file} must have format {FORMAT}; got {format_}. Use a newer program.")
     files = {}
-    for name in sorted(_get(manifest, file, "an object", "files")):
+    for name in sorted(get(manifest, file, "an object", "files")):
         # A plain name can't lead out of the folder, and can't break a line of SHA256SUMS.
         if not re.fullmatch("[A-Za-z0-9_][A-Za-z0-9_.-]*", name) or name in (file, "SHA256SUMS"):
             raise ArtifactError(f"{file}: files must hold plain file names; got {json.dumps(name)}.")
-        files[name] = _get(manifest, file, "a string", "files", name, "sha256")
+        files[name] = get(manifest, file, "a string", "files", name, "sha256")
         if not re.fullmatch("[0-9a-f]{64}", files[name]):
             raise ArtifactError(f"{file}: files.{name}.sha256 must be 64 lower-case hexadecimal digits.")
     return files
@@ -519,7 +544,9 @@ def _check_runtime(minimum: str) -> None:
         )
 
 
-def _parse_json(data: bytes, file: str) -> Any:
+def parse_json(data: bytes, file: str) -> Any:
+    """Parse what is strictly JSON; `file` is named in the error."""
+
     def refuse(constant: str) -> None:
         raise ValueError(constant)
 
@@ -553,7 +580,7 @@ def read_int(digits: str) -> int:
     return int(digits)
 
 
-def _get(document: Any, file: str, kind: str, *keys: str) -> Any:
+def get(document: Any, file: str, kind: str, *keys: str) -> Any:
     """Look a value up and check its kind, "a whole number" (0 … 2³¹ − 1) or one of `_KINDS`."""
     value = document
     for depth, key in enumerate(keys):
@@ -574,7 +601,7 @@ def _is(value: Any, kind: str) -> bool:
 
 def _tensor(document: Any, file: str, kind: str, key: str, rank: int) -> npt.NDArray[Any]:
     """Look up numbers in equally long lists, `rank` deep."""
-    lists = _get(document, file, "a list", key)
+    lists = get(document, file, "a list", key)
     shape: list[int] = []
     first = lists
     while len(shape) < rank:

@@ -59,8 +59,8 @@ Ferry {metadata["versions"]["ferry"]}.
 {_few_answers(manifest["metrics"]["validation"])}\
 {_none_of_these(metadata["threshold"], manifest["metrics"]["test"], per_word=per_word)}
 
-Proven: the PyTorch model, `model.pt` and `model.onnx` compute the same function, to {tolerance:.2g} on the logits,
-over every shape and mask of `verification.json`. {providers}.
+Proven: the PyTorch model, `model.pt`, `model.pt2` and `model.onnx` compute the same function, to {tolerance:.2g} on the
+logits, over every shape and mask of `verification.json`. {providers}.
 
 Not measured: texts of other domains or languages than the training data's.
 

@@ -5,10 +5,13 @@ Everything is judged from the packaged bytes, and all findings are listed.
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from export.artifact.goldens import golden_tolerance, replay_goldens
+from export.artifact.archive import top_folder
+from export.artifact.findings import Finding, structural
+from export.artifact.goldens import golden_tolerance
 from export.artifact.layout import (
     ALL_FILES,
     BOUND_FILES,
@@ -17,43 +20,155 @@ from export.artifact.layout import (
     GOLDENS_FILE,
     MANIFEST_FILE,
     RELIABILITY_FILE,
+    SUMS_FILE,
     VERIFICATION_FILE,
+    VERIFICATION_PAGE,
     VERIFIED_FILES,
     ArtifactError,
 )
-from export.artifact.load import RUNTIMES, Artifact, open_artifact, open_model
+from export.artifact.limits import MAX_SIZE
+from export.artifact.load import RUNTIMES, Artifact, read_manifest
+from export.artifact.replay import replay
+from export.artifact.signature import check_signature, load_public_key, signature_path
+from export.artifact.source import Source, open_source
 from export.contract import LOGITS, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TOKENIZER_JSON_FILE
 from export.errors import FerryError
-from export.proof.graph_checks import check_files
+from export.files import parse_json, sha256_bytes
+from export.proof.checks import check_files, find_texts
+from export.proof.placement import PROVIDERS
+from export.proof.report import VERIFIED, page
 from export.tokenizer import huggingface_tokenizer, huggingface_tokenizer_config
 
+# What reading a file of another shape than Ferry's raises.
+_MISSHAPEN = (ValueError, ArithmeticError, KeyError, TypeError, AttributeError, IndexError, RecursionError)
 
-def check_artifact(folder: Path) -> dict[str, Any]:
+
+class Judgement(NamedTuple):
+    """Everything that was found, the manifest, if it could be read, and what could not be judged here, and why."""
+
+    findings: list[Finding]
+    manifest: dict[str, Any] | None
+    notes: tuple[str, ...] = ()
+
+
+def check_artifact(
+    path: Path,
+    *,
+    max_size: int = MAX_SIZE,
+    public_key: Path | None = None,
+    signature: Path | None = None,
+    tell: Callable[[str], object] = lambda note: None,
+) -> dict[str, Any]:
     """Check every promise that an artifact makes, and return its manifest.
+
+    Args:
+        path: see `judge`.
+        max_size: see `judge`.
+        public_key: see `judge`.
+        signature: see `judge`.
+        tell: takes what could not be judged here, and why.
 
     Raises:
         ArtifactError: lists everything that was found wrong.
+        ValueError: if the public key is none.
     """
-    artifact = open_artifact(folder)
-    problems = _check_files(artifact)
+    findings, manifest, notes = judge(path, max_size=max_size, public_key=public_key, signature=signature)
+    for note in notes:
+        tell(note)
+    if findings or manifest is None:
+        raise ArtifactError([f"{path} is not sound:", *(f"  {finding.problem}" for finding in findings)])
+    return manifest
+
+
+def judge_artifact(
+    path: Path, *, max_size: int = MAX_SIZE, public_key: Path | None = None, signature: Path | None = None
+) -> list[Finding]:
+    """Return what `judge` finds; nothing is found in a sound artifact."""
+    return judge(path, max_size=max_size, public_key=public_key, signature=signature).findings
+
+
+def judge(
+    path: Path, *, max_size: int = MAX_SIZE, public_key: Path | None = None, signature: Path | None = None
+) -> Judgement:
+    """Judge an artifact.
+
+    No model file is loaded, for it is a program, before names, hashes and, where it is asked for, the signature were
+    found right.
+
+    Args:
+        path: the artifact's folder or tar.
+        max_size: how many bytes all files together may have.
+        public_key: a file in PEM; with it, a signature by this key is required.
+        signature: its file; None: the one beside the artifact.
+
+    Raises:
+        ValueError: if the public key is none.
+    """
+    key = None if public_key is None else load_public_key(public_key)
+    try:
+        source = open_source(path, max_size)
+    except ArtifactError as error:
+        return Judgement(structural("names", error.problems), None)
+    findings = _check_names(source)
+    if findings:
+        return Judgement(findings, None)
+    try:
+        artifact = Artifact(source, read_manifest(source))
+    except ArtifactError as error:
+        return Judgement(structural("manifest", error.problems), None)
+    findings = _check_top(artifact) + _check_hashes(artifact)
+    if key is not None and not findings:
+        file = signature or signature_path(path, artifact.manifest)
+        findings += structural("signature", check_signature(file, key, digests_of(artifact)))
+    notes: tuple[str, ...] = ()
     # What follows reads the files; there is nothing to learn from damaged ones.
-    if not problems:
-        for check in (_check_contents, _check_verification, _check_goldens):
+    if not findings:
+        # What nobody reads does no harm to the rest.
+        findings += _check_others(source)
+        results = check_files(artifact.read)
+        findings += [finding for result in results for finding in structural(result.name, result.problems)]
+        notes = tuple(result.note for result in results if result.note)
+        for check in (_check_documents, _check_contents, _check_texts, _check_verification, replay):
             try:
-                problems += check(artifact)
-            except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-                problems.append(f"a file does not hold what Ferry writes into it ({error!r}).")
-    if problems:
-        raise ArtifactError([f"{folder} is not sound:", *(f"  {problem}" for problem in problems)])
-    return artifact.manifest
+                # One by one: what was found before a check met a file that it can't read stays.
+                for finding in check(artifact):
+                    findings.append(finding)
+            except _MISSHAPEN as error:
+                problem = f"a file does not hold what Ferry writes into it ({error!r})."
+                findings += structural(check.__name__.removeprefix("_check_"), [problem])
+    return Judgement(findings, artifact.manifest, notes)
 
 
-def _check_files(artifact: Artifact) -> list[str]:
-    found = {path.name for path in artifact.folder.iterdir()}
-    problems = [f"{name} is missing." for name in sorted(set(ALL_FILES) - found)]
-    problems += [f"{name} does not belong to an artifact." for name in sorted(found - set(ALL_FILES))]
+def digests_of(artifact: Artifact) -> dict[str, str]:
+    """Return the SHA-256 of every file of an artifact whose files have the hashes of its manifest."""
+    hashes = {name: entry["sha256"] for name, entry in artifact.manifest["files"].items()}
+    return hashes | {name: sha256_bytes(artifact.source.read(name)) for name in (MANIFEST_FILE, SUMS_FILE)}
+
+
+def _check_names(source: Source) -> list[Finding]:
+    problems = list(source.problems)
+    # A tar that is refused may not have been read to its end.
+    if source.top is None or not problems:
+        problems += [f"{name} is missing." for name in sorted(set(ALL_FILES) - source.names)]
+    return structural("names", problems) + (_check_others(source) if problems else [])
+
+
+def _check_others(source: Source) -> list[Finding]:
+    others = sorted(source.names - set(ALL_FILES))
+    return structural("names", [f"{ascii(name)[1:-1]} does not belong to an artifact." for name in others])
+
+
+def _check_top(artifact: Artifact) -> list[Finding]:
+    wanted = top_folder(artifact.manifest["name"], artifact.manifest["version"])
+    if artifact.source.top in (None, wanted):
+        return []
+    return structural("names", [f"the tar holds the folder {artifact.source.top!a}; wanted {wanted!r}."])
+
+
+def _check_hashes(artifact: Artifact) -> list[Finding]:
+    problems = []
     for name in BOUND_FILES:
-        if name in found:
+        if name in artifact.source.names:
             try:
                 size = len(artifact.read(name))
             except ArtifactError as error:
@@ -61,12 +176,30 @@ def _check_files(artifact: Artifact) -> list[str]:
                 continue
             if size != artifact.manifest["files"][name]["bytes"]:
                 problems.append(f"{name} has {size} bytes; the manifest says otherwise.")
-    return problems
+    return structural("hashes", problems)
 
 
-def _check_contents(artifact: Artifact) -> list[str]:
-    """Check what the files say of each other: contract, metadata, weights, tokenizers, verification."""
-    problems = [f"{result.name}: {problem}" for result in check_files(artifact.read) for problem in result.problems]
+def _check_documents(artifact: Artifact) -> list[Finding]:
+    """Check that every JSON file is read alike by every reader."""
+    problems = []
+    for name in BOUND_FILES:
+        if name.endswith(".json"):
+            try:
+                parse_json(artifact.read(name))
+            except ValueError as error:
+                problems.append(f"{name} is not valid JSON: {error}.")
+    return structural("JSON", problems)
+
+
+def _check_texts(artifact: Artifact) -> list[Finding]:
+    """Look for the goldens' texts where no text belongs."""
+    texts = [golden["text"] for golden in artifact.goldens()["texts"]]
+    return structural("no sample text", find_texts(artifact.read, texts))
+
+
+def _check_contents(artifact: Artifact) -> list[Finding]:
+    """Check what the files say of each other: tokenizers."""
+    problems = []
     tokenizer = artifact.tokenizer()
     if tokenizer.vocab_size != artifact.limits.vocab_size:
         problems.append(
@@ -80,15 +213,39 @@ def _check_contents(artifact: Artifact) -> list[str]:
         problems.append(f"{TOKENIZER_JSON_FILE} is not the tokenizer of {TOKENIZER_FILE}.")
     if json.loads(artifact.read(TOKENIZER_CONFIG_FILE)) != huggingface_tokenizer_config(max_length=max_length):
         problems.append(f"{TOKENIZER_CONFIG_FILE} does not fit {TOKENIZER_FILE}.")
+    return structural("tokenizer", problems)
+
+
+def _contradictions(verification: dict[str, Any]) -> list[str]:
+    """Compare what a proof concludes with what it tells part by part."""
+    parity, task = verification["parity"], verification["test_split"]
+    searched = [part for search in verification["searches"] for part in search["backends"]]
+    parts = [*parity["backends"], *task["backends"], *verification["invariances"], *searched]
+    failed = sum(part["failures"] for part in parts)
+    failed += sum(len(check["problems"]) for check in verification["checks"])
+    failed += sum(len(placement["faults"]) for placement in verification["placement"])
+    problems = [f"{VERIFICATION_FILE} says that verification passed, and tells of {failed} failures."] if failed else []
+    needed = {backend for backend, _ in RUNTIMES.values()}
+    for name, told in (("grid", parity["backends"]), ("test split", task["backends"])):
+        missing = sorted(needed - {part["backend"] for part in told})
+        if missing:
+            problems.append(f"{VERIFICATION_FILE} does not tell how {', '.join(missing)} answered the {name}.")
+    if not verification["checks"] or not verification["invariances"]:
+        problems.append(f"{VERIFICATION_FILE} tells of no checks or of no invariances.")
+    for name, state in verification["providers"].items():
+        ran = any(placement["provider"] == PROVIDERS[name] for placement in verification["placement"])
+        if state == VERIFIED and not ran:
+            problems.append(f"{VERIFICATION_FILE} calls {name} verified, and no session ran there.")
     return problems
 
 
-def _check_verification(artifact: Artifact) -> list[str]:
+def _check_verification(artifact: Artifact) -> list[Finding]:
     """Check that verification passed, on these files, and that the manifest repeats what it found."""
     verification, manifest = json.loads(artifact.read(VERIFICATION_FILE)), artifact.manifest
     problems = []
     if verification["verdict"] != "passed" or verification["failures"]:
         problems.append(f"{VERIFICATION_FILE} does not say that verification passed.")
+    problems += _contradictions(verification)
     told = {"verdict": verification["verdict"], "providers": verification["providers"]}
     if manifest["verification"] != told:
         problems.append(f"{MANIFEST_FILE} says of the verification what {VERIFICATION_FILE} does not.")
@@ -108,25 +265,16 @@ def _check_verification(artifact: Artifact) -> list[str]:
         problems.append(f"{EVALUATION_FILE} is about other pictures than these.")
     if artifact.goldens()["tolerance"][LOGITS] != golden_tolerance(verification):
         problems.append(f"{GOLDENS_FILE} has another tolerance than {VERIFICATION_FILE}.")
-    return problems
-
-
-def _check_goldens(artifact: Artifact) -> list[str]:
-    goldens = artifact.goldens()
-    problems: list[str] = []
-    if not goldens["texts"] or not goldens["batches"]:
-        problems.append(f"{GOLDENS_FILE} must hold texts and batches.")
-    for runtime in RUNTIMES:
-        try:
-            problems += replay_goldens(artifact, open_model(artifact, runtime), goldens)
-        except FerryError as error:
-            problems.append(f"{runtime}: {error}")
-    return problems
+    if artifact.read(VERIFICATION_PAGE) != page(verification).encode():
+        problems.append(f"{VERIFICATION_PAGE} is not the page that this version of Ferry makes of {VERIFICATION_FILE}.")
+    return structural("verification", problems)
 
 
 def main() -> None:
+    """Check the artifact that the first argument names; the second is how many bytes it may have."""
+    path, max_size = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else MAX_SIZE
     try:
-        check_artifact(Path(sys.argv[1]))
+        check_artifact(path, max_size=max_size)
     except FerryError as error:
         sys.exit(str(error))
 

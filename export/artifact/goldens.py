@@ -4,6 +4,7 @@ The logits are the float64 reference's, so that no backend is judged by another'
 training data: texts are the configuration's own and the ones below, ids are synthetic.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -34,13 +35,34 @@ HOSTILE_TEXTS = (
 )
 # In a language-neutral file a probability is compared after each language's own exponential.
 PROBABILITY_TOLERANCE = 1e-4
-# Two runs of float64 may differ in its last bits, for sums follow where memory happens to lie. At seven decimals they
-# are alike, and the rounding is a hundredth of the tolerances.
+# Two runs of float64 may differ in its last bits, for sums follow where memory happens to lie. Rounded to a hundredth
+# of the tolerance, or to seven decimals where that is finer, they are alike.
 _DECIMALS = 7
 
 
+def bound_hashes(metadata: dict[str, Any]) -> dict[str, str]:
+    """Return the hashes of what an answer follows from, configuration, tokenizer, weights; and who exported the models.
+
+    They stand in goldens.json too, so that whoever holds genuine goldens holds the whole contract: a label that no
+    golden is answered with, or a threshold between two probabilities, can't be changed behind their back. Nor can a
+    file pass for that of another exporter, whose graphs nothing here can be compared with.
+    """
+    return {
+        "config_sha256": metadata["config_sha256"],
+        "tokenizer_sha256": metadata["tokenizer"]["sha256"],
+        "weights_sha256": metadata["weights_sha256"],
+        **{f"{name} version": version for name, version in metadata["versions"].items()},
+    }
+
+
 def make_goldens(
-    texts: list[str], *, tokenizer: Tokenizer, reference: Runtime, config: dict[str, Any], tolerance: float
+    texts: list[str],
+    *,
+    tokenizer: Tokenizer,
+    reference: Runtime,
+    config: dict[str, Any],
+    metadata: dict[str, Any],
+    tolerance: float,
 ) -> dict[str, Any]:
     """Compute goldens.json.
 
@@ -49,18 +71,21 @@ def make_goldens(
         tokenizer: the artifact's.
         reference: the float64 reference.
         config: config.json.
+        metadata: what the model files carry.
         tolerance: the absolute tolerance on logits that verification derived.
     """
     max_length = model_limits(config).max_length
     too_long = "an over-long text is cut " * max_length
     make_golden = _golden_words if model_task(config).per_token else _golden_text
+    decimals = max(_DECIMALS, 2 - math.floor(math.log10(tolerance))) if tolerance else _DECIMALS
     cases = []
     for text in dict.fromkeys([*texts, *HOSTILE_TEXTS, too_long]):
-        golden, logits, answers = make_golden(text, tokenizer, reference, config)
+        golden, logits, answers = make_golden(text, tokenizer, reference, config, decimals)
         if _has_one_answer(logits, answers, config, tolerance):
             cases.append(golden)
     return {
         "format": FORMAT,
+        "bound": bound_hashes(metadata),
         "tolerance": {
             LOGITS: tolerance,
             "probabilities": PROBABILITY_TOLERANCE,
@@ -72,7 +97,7 @@ def make_goldens(
                 "name": name,
                 "input_ids": input_ids.tolist(),
                 "attention_mask": attention_mask.tolist(),
-                LOGITS: _nested_floats(reference.run(input_ids, attention_mask)),
+                LOGITS: _nested_floats(reference.run(input_ids, attention_mask), decimals),
             }
             for name, (input_ids, attention_mask) in _batches(tokenizer.vocab_size, max_length).items()
         ],
@@ -83,7 +108,7 @@ Answers = list[tuple[str | None, float]]
 
 
 def _golden_text(
-    text: str, tokenizer: Tokenizer, reference: Runtime, config: dict[str, Any]
+    text: str, tokenizer: Tokenizer, reference: Runtime, config: dict[str, Any], decimals: int
 ) -> tuple[dict[str, Any], npt.NDArray[Any], Answers]:
     """Compute a text's golden, the logits that its answer comes from, (1, labels), and the answer."""
     encoding = tokenizer.encode(text)
@@ -93,7 +118,7 @@ def _golden_text(
         "text": text,
         "input_ids": encoding.ids,
         "dropped": encoding.dropped,
-        LOGITS: _nested_floats(logits[0]),
+        LOGITS: _nested_floats(logits[0], decimals),
         "label": answers[0][0],
         "probability": round(answers[0][1], _DECIMALS),
     }
@@ -101,7 +126,7 @@ def _golden_text(
 
 
 def _golden_words(
-    text: str, tokenizer: Tokenizer, reference: Runtime, config: dict[str, Any]
+    text: str, tokenizer: Tokenizer, reference: Runtime, config: dict[str, Any], decimals: int
 ) -> tuple[dict[str, Any], npt.NDArray[Any], Answers]:
     """The same for a text whose words are labelled: the logits are (words, labels)."""
     encoding = tokenizer.encode_words(text)
@@ -111,7 +136,7 @@ def _golden_words(
         "text": text,
         "input_ids": encoding.ids,
         "dropped": encoding.dropped,
-        LOGITS: _nested_floats(logits),
+        LOGITS: _nested_floats(logits, decimals),
         "words": [
             vars(word) | {"probability": round(word.probability, _DECIMALS)} for word in tag_words(encoding, answers)
         ],
@@ -151,8 +176,14 @@ def replay_goldens(artifact: Artifact, model: Classifier | Tagger, goldens: dict
             got, wanted = [vars(answer)], [case]
         problems += _compare_answers(where, got, wanted, tolerance["probabilities"])
     for case in goldens["batches"]:
-        logits = model.logits(np.array(case["input_ids"]), np.array(case["attention_mask"]))
-        problems += _compare(f"{name}: golden batch {case['name']}", logits, np.array(case[LOGITS]), tolerance[LOGITS])
+        where = f"{name}: golden batch {case['name']}"
+        try:
+            logits = model.logits(np.array(case["input_ids"]), np.array(case["attention_mask"]))
+        except ValueError as error:
+            # By limits that are not those of the genuine artifact.
+            problems.append(f"{where} is refused: {error}")
+            continue
+        problems += _compare(where, logits, np.array(case[LOGITS]), tolerance[LOGITS])
     return problems
 
 
@@ -184,10 +215,12 @@ def _margin(logits: npt.NDArray[Any]) -> float:
     return float(first - second)
 
 
-def _nested_floats(values: npt.NDArray[Any]) -> list[Any]:
+def _nested_floats(values: npt.NDArray[Any], decimals: int) -> list[Any]:
     assert np.isfinite(values).all()
-    nested: list[Any] = values.astype(np.float64).round(_DECIMALS).tolist()
-    return nested
+    # Python's own rounding takes any number of decimals.
+    rounded = [round(value, decimals) for value in values.astype(np.float64).ravel().tolist()]
+    nested: Any = np.array(rounded).reshape(values.shape).tolist()
+    return list(nested)
 
 
 def _batches(vocab_size: int, max_length: int) -> dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:

@@ -6,11 +6,14 @@ from export.contract import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TOKENIZER_JSO
 from export.errors import FerryError
 from export.model import CONFIG_FILE, WEIGHTS_FILE
 from export.onnx_export import ONNX_FILE
+from export.pt2 import PT2_FILE
 from export.torchscript import TORCHSCRIPT_FILE
 
 MANIFEST_FILE = "manifest.json"
 GOLDENS_FILE = "goldens.json"
 VERIFICATION_FILE = "verification.json"
+# The same for people to look at; it follows from the former, to the byte.
+VERIFICATION_PAGE = "verification.html"
 CARD_FILE = "README.md"
 # How good the model is, label by label; and two pictures of it, which the card shows.
 EVALUATION_FILE = "evaluation.json"
@@ -23,6 +26,7 @@ VERIFIED_FILES = (
     CONFIG_FILE,
     ONNX_FILE,
     TORCHSCRIPT_FILE,
+    PT2_FILE,
     WEIGHTS_FILE,
     TOKENIZER_FILE,
     TOKENIZER_CONFIG_FILE,
@@ -31,7 +35,7 @@ VERIFIED_FILES = (
 # The files that are packaged as training wrote them.
 TOLD_FILES = (EVALUATION_FILE, CONFUSION_FILE, RELIABILITY_FILE)
 # The files whose hashes stand in the manifest.
-BOUND_FILES = (*VERIFIED_FILES, *TOLD_FILES, CARD_FILE, GOLDENS_FILE, VERIFICATION_FILE)
+BOUND_FILES = (*VERIFIED_FILES, *TOLD_FILES, CARD_FILE, GOLDENS_FILE, VERIFICATION_FILE, VERIFICATION_PAGE)
 ALL_FILES = (*BOUND_FILES, MANIFEST_FILE, SUMS_FILE)
 
 

@@ -18,10 +18,12 @@ from export.artifact.layout import (
     ArtifactError,
     sums_text,
 )
+from export.artifact.limits import MAX_SIZE
+from export.artifact.source import Source, open_source
 from export.contract import TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, TOKENIZER_FILE, Limits, check_inputs
-from export.files import read_json, sha256_bytes
-from export.proof.graph_checks import Files
-from export.proof.runtimes import Runtime, open_runtime
+from export.files import parse_json, read_json, sha256_bytes
+from export.proof.checks import Files
+from export.proof.runtimes import PT2, Runtime, open_runtime
 from export.tokenizer import Tokenizer, WordEncoding, pad_batch
 
 # The ways to run an artifact, by the names that a person chooses from: the backend of the proof, and the metadata that
@@ -29,6 +31,7 @@ from export.tokenizer import Tokenizer, WordEncoding, pad_batch
 RUNTIMES: dict[str, tuple[str, Callable[[Files], dict[str, Any]]]] = {
     "onnxruntime": ("onnxruntime-cpu-all", lambda files: files.onnx_metadata),
     "torchscript": ("torchscript", lambda files: files.torchscript_metadata),
+    "pt2": (PT2, lambda files: files.pt2_metadata),
 }
 
 _SCHEMA_FILE = Path(__file__).with_name("manifest.schema.json")
@@ -57,7 +60,7 @@ def _strict_const(_: Any, const: object, value: object, __: Any) -> Iterator[jso
 class Artifact:
     """An artifact whose manifest is sound; `read` gives the bytes of a file after comparing their hash."""
 
-    folder: Path
+    source: Source
     manifest: dict[str, Any]
 
     @property
@@ -81,7 +84,7 @@ class Artifact:
         Raises:
             ArtifactError: if the file is missing or its bytes are not those of the manifest.
         """
-        data = _read_file(self.folder, name)
+        data = self.source.read(name)
         if sha256_bytes(data) != self.manifest["files"][name]["sha256"]:
             raise ArtifactError([f"{name} is not the file that {MANIFEST_FILE} describes: its SHA-256 differs."])
         return data
@@ -94,29 +97,40 @@ class Artifact:
         return Tokenizer(self.read(TOKENIZER_FILE), max_length=self.limits.max_length)
 
 
-def open_artifact(folder: Path) -> Artifact:
-    """Open an artifact: its manifest is read, compared with SHA256SUMS byte for byte, and with the published schema.
+def open_artifact(path: Path, max_size: int = MAX_SIZE) -> Artifact:
+    """Open an artifact, its folder or its tar: the manifest is read and compared, other files when they are asked for.
 
     Raises:
         ArtifactError: says what is missing or wrong.
     """
-    if not folder.is_dir():
-        raise ArtifactError([f"{folder} is not a folder. Give the folder artifacts/<name>/<version>."])
-    raw = _read_file(folder, MANIFEST_FILE)
+    source = open_source(path, max_size)
+    # Of a folder the files that are used are read and hashed one by one; what else lies there does no harm.
+    if source.top is not None and source.problems:
+        raise ArtifactError(list(source.problems))
+    return Artifact(source, read_manifest(source))
+
+
+def read_manifest(source: Source) -> dict[str, Any]:
+    """Read the manifest, and compare it with SHA256SUMS byte for byte and with the published schema.
+
+    Raises:
+        ArtifactError: says what is missing or wrong.
+    """
+    raw = source.read(MANIFEST_FILE)
     try:
-        manifest = json.loads(raw)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        manifest: dict[str, Any] = parse_json(raw)
+    except ValueError as error:
         raise ArtifactError([f"{MANIFEST_FILE} is not valid JSON: {error}."]) from None
     errors = sorted(manifest_validator().iter_errors(manifest), key=lambda error: list(map(str, error.absolute_path)))
     if errors:
         raise ArtifactError([f"{MANIFEST_FILE}: {error.json_path}: {_shorten(error.message)}" for error in errors])
     hashes = {name: entry["sha256"] for name, entry in manifest["files"].items()}
     hashes[MANIFEST_FILE] = sha256_bytes(raw)
-    if _read_file(folder, SUMS_FILE) != sums_text(hashes).encode():
+    if source.read(SUMS_FILE) != sums_text(hashes).encode():
         raise ArtifactError(
             [f"{SUMS_FILE} is not the list that follows from {MANIFEST_FILE}: one of them was changed."]
         )
-    return Artifact(folder, manifest)
+    return manifest
 
 
 @dataclass(frozen=True)
@@ -149,7 +163,7 @@ class Tagging:
 
 
 class Model:
-    """Raw text in, labels out, from one of an artifact's two models."""
+    """Raw text in, labels out, from one of an artifact's models."""
 
     def __init__(self, artifact: Artifact, runtime: str) -> None:
         """Open the model that a runtime, a key of RUNTIMES, reads.
@@ -262,16 +276,6 @@ def _is_same(value: object, const: object) -> bool:
     if isinstance(value, dict) and isinstance(const, dict):
         return value.keys() == const.keys() and all(_is_same(value[key], const[key]) for key in const)
     return value == const
-
-
-def _read_file(folder: Path, name: str) -> bytes:
-    path = folder / name
-    if not path.is_file():
-        raise ArtifactError([f"{name} is missing from {folder}, or is no file."])
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ArtifactError([f"{name} can't be read: {error.strerror}."]) from None
 
 
 def _shorten(message: str) -> str:

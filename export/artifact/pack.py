@@ -15,11 +15,13 @@ from export.artifact.layout import (
     MANIFEST_FILE,
     SUMS_FILE,
     VERIFICATION_FILE,
+    VERIFICATION_PAGE,
     sums_text,
 )
 from export.contract import FORMAT, TOKENIZER_FILE
 from export.files import dump_json, sha256_bytes
 from export.model import CONFIG_FILE, model_limits
+from export.proof.report import page
 from export.proof.runtimes import load_reference, one_torch_thread
 from export.tokenizer import Tokenizer
 from export.torchscript import TORCHSCRIPT_FILE, load_torchscript
@@ -63,11 +65,13 @@ def write_artifact(
             tokenizer=Tokenizer(proven[TOKENIZER_FILE], max_length=limits.max_length),
             reference=load_reference(proven.__getitem__),
             config=config,
+            metadata=metadata,
             tolerance=golden_tolerance(verification),
         )
     contents = {**proven, **told}
     contents[GOLDENS_FILE] = dump_json(goldens).encode()
     contents[VERIFICATION_FILE] = dump_json(verification).encode()
+    contents[VERIFICATION_PAGE] = page(verification).encode()
     evaluation = json.loads(told[EVALUATION_FILE])
     contents[CARD_FILE] = model_card(
         manifest, config=config, record=record, verification=verification, evaluation=evaluation

@@ -4,7 +4,7 @@ No shape is the one that the exporter saw, so a size frozen at export can't pass
 legal ids: a backend that reads them answers wrongly.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,11 @@ Ids = npt.NDArray[np.int64]
 BATCHES = (1, 2, 3, 8)
 SEQUENCES = (1, 2, 3, 7, 16, 33)
 SEED = 0
+# As long as every backend can be asked.
+_VOCABULARY_SHAPE = (8, 64)
+# Beyond this a case for each length costs more than it shows.
+_EVERY_LENGTH_TO = 256
+_LARGE_BATCH = 33
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +46,8 @@ def _right(batch: int, length: int, _: np.random.Generator) -> Ids:
 
 
 def _left(batch: int, length: int, rng: np.random.Generator) -> Ids:
-    return np.ascontiguousarray(_right(batch, length, rng)[:, ::-1])
+    # A copy: numpy calls a single column contiguous whatever its stride, and torch takes no negative ones.
+    return _right(batch, length, rng)[:, ::-1].copy()
 
 
 def _holes(batch: int, length: int, rng: np.random.Generator) -> Ids:
@@ -89,7 +95,8 @@ def sequence_lengths(max_length: int) -> list[int]:
 def build_grid(limits: Limits, *, seed: int = SEED) -> list[Case]:
     """Build every case of the grid; a mask that repeats an earlier one of the same shape is left out.
 
-    A case depends on the seed and its own name only, so that it can be built again alone.
+    Behind them stand cases that together hold every id of the vocabulary. A case depends on the seed and its own name
+    only, so that it can be built again alone.
     """
     cases = []
     for batch in BATCHES:
@@ -103,7 +110,32 @@ def build_grid(limits: Limits, *, seed: int = SEED) -> list[Case]:
                 seen.add(mask.tobytes())
                 ids = _draw_ids(mask, limits.vocab_size, rng)
                 cases.append(Case(name=f"B{batch}-T{length}-{kind}", input_ids=ids, attention_mask=mask))
+    return [*cases, *_vocabulary_cases(limits)]
+
+
+def odd_cases(limits: Limits, *, seed: int = SEED) -> list[Case]:
+    """Build the shapes that are on no grid: every length up to 256 once, and a batch larger than any of the grid's.
+
+    They are few tokens each, and see what is wrong at one length only, or for many rows only.
+    """
+    shapes = [(2, length, "holes") for length in range(1, min(limits.max_length, _EVERY_LENGTH_TO) + 1)]
+    shapes += [(_LARGE_BATCH, min(7, limits.max_length), kind) for kind in ("right", "empty-row")]
+    cases = []
+    for batch, length, kind in shapes:
+        rng = np.random.default_rng([seed, batch, length])
+        mask = MASKS[kind](batch, length, rng)
+        ids = _draw_ids(mask, limits.vocab_size, rng)
+        cases.append(Case(name=f"B{batch}-T{length}-odd-{kind}", input_ids=ids, attention_mask=mask))
     return cases
+
+
+def _vocabulary_cases(limits: Limits) -> Iterator[Case]:
+    """Lay out all ids in order, the last batch filled up from the beginning."""
+    batch, length = _VOCABULARY_SHAPE[0], min(_VOCABULARY_SHAPE[1], limits.max_length)
+    for first in range(0, limits.vocab_size, batch * length):
+        ids = np.arange(first, first + batch * length, dtype=np.int64).reshape(batch, length) % limits.vocab_size
+        name = f"B{batch}-T{length}-ids-from-{first}"
+        yield Case(name=name, input_ids=ids, attention_mask=np.ones_like(ids))
 
 
 def _draw_ids(mask: Ids, vocab_size: int, rng: np.random.Generator) -> Ids:

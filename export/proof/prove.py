@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import onnx
@@ -10,12 +11,15 @@ import onnxruntime as ort
 import torch
 
 from export.model import CONFIG_FILE, model_limits
-from export.proof.cases import build_grid
-from export.proof.graph_checks import CheckResult, check_files
+from export.proof.cases import SEED, build_grid
+from export.proof.checks import CheckResult, check_files
+from export.proof.explain import Counterexample, explain_failures
 from export.proof.invariance import Invariance, check_invariance
 from export.proof.parity import BackendParity, Failure, Parity, Track, check_parity, no_progress
 from export.proof.placement import PROVIDERS, Placement
-from export.proof.runtimes import EAGER, Backend, BackendError, Read, Runtime, load_reference, one_torch_thread
+from export.proof.runtimes import EAGER, Backend, BackendError, Ids, Read, Runtime, load_reference, one_torch_thread
+from export.proof.scaled import SCALES, load_scaled
+from export.proof.search import BackendSearch, Search, search
 from export.proof.task_metrics import BackendTask, TaskMetrics, TestBatch, check_task
 
 # Training may have rounded the accuracy that it recorded.
@@ -23,10 +27,24 @@ _RECORD_ROUNDING = 5e-5
 
 
 @dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How far the search goes: how many inputs are drawn for the model as it is, and when it stops all the same.
+
+    A quarter as many are drawn for each of SCALES. `seconds` is for each search; None sets no end.
+    """
+
+    draws: int = 0
+    seconds: float | None = None
+    seed: int = SEED
+
+
+@dataclass(frozen=True, kw_only=True)
 class Proof:
     """Everything that was found; `parity` and `task` are None where eager itself could not run.
 
-    `failures` holds what no other part holds: files that did not load, records that do not fit.
+    `searches` holds one for the model as it is and one for each of SCALES. `skipped` says of backends that were not run
+    why not. `failures` holds what no other part holds: files that did not load, records that do not fit.
+    `counterexamples` holds the smallest failing input of each backend that failed on one.
     """
 
     providers: tuple[str, ...]
@@ -34,24 +52,25 @@ class Proof:
     checks: tuple[CheckResult, ...]
     parity: Parity | None
     invariances: tuple[Invariance, ...]
+    searches: tuple[Search, ...]
     task: TaskMetrics | None
     placements: Mapping[str, Placement]
+    skipped: Mapping[str, str]
+    effort: Effort
     failures: tuple[Failure, ...]
+    counterexamples: tuple[Counterexample, ...] = ()
 
     @property
     def all_failures(self) -> list[Failure]:
         """Every failure of every part; the proof holds if there is none."""
-        parts: list[BackendParity | Invariance | BackendTask] = [
-            *(self.parity.backends if self.parity else ()),
-            *self.invariances,
-            *(self.task.backends if self.task else ()),
-        ]
+        parts = _parts(self.parity, self.invariances, self.searches, self.task)
         return [
             *self.failures,
             *(
                 Failure(backend="files", where=check.name, reason=problem)
                 for check in self.checks
-                for problem in check.problems
+                # What could not be judged is not proven.
+                for problem in (*check.problems, *([check.note] if check.note else []))
             ),
             *(
                 Failure(backend=name, where="placement", reason=fault)
@@ -64,6 +83,18 @@ class Proof:
     @property
     def holds(self) -> bool:
         return not self.all_failures
+
+
+def _parts(
+    parity: Parity | None, invariances: Sequence[Invariance], searches: Sequence[Search], task: TaskMetrics | None
+) -> list[BackendParity | Invariance | BackendSearch | BackendTask]:
+    """Return everything that was asked of backends and has failures of its own."""
+    return [
+        *(parity.backends if parity else ()),
+        *invariances,
+        *(part for search in searches for part in search.backends),
+        *(task.backends if task else ()),
+    ]
 
 
 def runtime_versions() -> dict[str, str]:
@@ -82,6 +113,8 @@ def prove(
     *,
     backends: Sequence[Backend],
     recorded_accuracy: float,
+    effort: Effort = Effort(),
+    skipped: Mapping[str, str] | None = None,
     track: Track = no_progress,
 ) -> Proof:
     """Judge the files of a model.
@@ -91,41 +124,82 @@ def prove(
         batches: the test split.
         backends: the rows of the table to run, from `select_backends`; eager is among them.
         recorded_accuracy: what training said of the test split, a fraction of its answers.
+        effort: how far the search goes.
+        skipped: backends that are not run, and why; it is only told.
         track: shows progress.
     """
     with one_torch_thread():
-        return _prove(read, batches, backends, recorded_accuracy, track)
+        checks = tuple(check_files(read))
+        runtimes, failures = _load(backends, read)
+        function = _Function()
+        try:
+            reference = load_reference(read)
+            if any(runtime.name == EAGER for runtime in runtimes):
+                _judge_function(function, read, reference, runtimes, batches, effort, track)
+                assert function.task is not None
+                failures += _check_record(function.task, recorded_accuracy)
+        except BackendError as error:
+            failures.append(Failure(backend=EAGER, where="the function that is to be proven", reason=str(error)))
+        return Proof(
+            providers=tuple(name for name in PROVIDERS if any(backend.provider == name for backend in backends)),
+            versions=runtime_versions(),
+            checks=checks,
+            parity=function.parity,
+            invariances=tuple(function.invariances),
+            searches=tuple(function.searches),
+            task=function.task,
+            placements={runtime.name: runtime.placement for runtime in runtimes if runtime.placement is not None},
+            skipped=dict(skipped or {}),
+            effort=effort,
+            failures=tuple(failures),
+            counterexamples=function.counterexamples,
+        )
 
 
-def _prove(
-    read: Read, batches: Sequence[TestBatch], backends: Sequence[Backend], recorded_accuracy: float, track: Track
-) -> Proof:
-    checks = tuple(check_files(read))
-    runtimes, failures = _load(backends, read)
+@dataclass
+class _Function:
+    """What is found part by part; where eager can't run, the parts after that stay empty."""
+
     parity: Parity | None = None
-    invariances: list[Invariance] = []
+    invariances: list[Invariance] = field(default_factory=list)
+    searches: list[Search] = field(default_factory=list)
     task: TaskMetrics | None = None
-    try:
-        reference = load_reference(read)
-        if any(runtime.name == EAGER for runtime in runtimes):
-            limits = model_limits(json.loads(read(CONFIG_FILE)))
-            parity = check_parity(reference, runtimes, build_grid(limits), limits, track)
-            invariances = check_invariance(runtimes, limits, parity.tolerance.limit, track=track)
-            task = check_task(reference, runtimes, batches, limits, track)
-            failures += _check_record(task, recorded_accuracy)
-    except BackendError as error:
-        failures.append(Failure(backend=EAGER, where="the function that is to be proven", reason=str(error)))
-    placements = {runtime.name: runtime.placement for runtime in runtimes if runtime.placement is not None}
-    return Proof(
-        providers=tuple(name for name in PROVIDERS if any(backend.provider == name for backend in backends)),
-        versions=runtime_versions(),
-        checks=checks,
-        parity=parity,
-        invariances=tuple(invariances),
-        task=task,
-        placements=placements,
-        failures=tuple(failures),
+    counterexamples: tuple[Counterexample, ...] = ()
+
+
+def _judge_function(
+    found: _Function,
+    read: Read,
+    reference: Runtime,
+    runtimes: Sequence[Runtime],
+    batches: Sequence[TestBatch],
+    effort: Effort,
+    track: Track,
+) -> None:
+    limits = model_limits(json.loads(read(CONFIG_FILE)))
+    found.parity = check_parity(reference, runtimes, build_grid(limits), limits, track)
+    found.invariances = check_invariance(runtimes, limits, found.parity.tolerances, track=track)
+    if effort.draws:
+        texts = _rows(batches)
+        grid = found.parity.tolerances
+        draws = partial(search, limits=limits, texts=texts, seconds=effort.seconds, seed=effort.seed, track=track)
+        found.searches.append(draws(reference, runtimes, count=effort.draws, tolerances=grid))
+        for scale in SCALES:
+            found.searches.append(draws(*load_scaled(read, scale), count=-(-effort.draws // 4), scale=scale))
+    found.task = check_task(reference, runtimes, batches, limits, track)
+    parts = _parts(found.parity, found.invariances, found.searches, found.task)
+    failures = [failure for part in parts for failure in part.failures]
+    found.counterexamples = explain_failures(
+        read, reference, runtimes, failures, found.parity.tolerances, limits, track
     )
+
+
+def _rows(batches: Sequence[TestBatch]) -> list[Ids]:
+    """Return the ids of each text of the test split, without padding."""
+    rows = [
+        row[kept == 1] for batch in batches for row, kept in zip(batch.input_ids, batch.attention_mask, strict=True)
+    ]
+    return [row for row in rows if row.size]
 
 
 def _load(backends: Sequence[Backend], read: Read) -> tuple[list[Runtime], list[Failure]]:

@@ -2,18 +2,20 @@
 
 An answer is a row's, or a token's that begins a word. Labels must equal eager's wherever eager's best two logits lie
 further apart than two backends within the limit can bring together, which is twice the limit. Answers closer than that
-are counted: there rounding decides.
+are counted: there rounding decides. A precision that is another function by design, int8, is held to its accuracy.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from export.contract import NO_ANSWER, Limits
-from export.proof.parity import Failure, Track, answer, backend_limit, no_progress, whole
+from export.proof.cases import Case
+from export.proof.parity import Failure, Track, answer, backend_limit, derive_tolerances, no_progress, whole
+from export.proof.precision import FLOAT32, PRECISIONS
 from export.proof.runtimes import EAGER, Array, BackendError, Ids, Runtime
-from export.proof.tolerance import Tolerance, derive_tolerance, distance, find_fault
+from export.proof.tolerance import Tolerance, distance, find_fault
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,13 +34,16 @@ class TestBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class BackendTask:
-    """What the test split says of one backend. `accuracy` is a fraction of all answers; errors are in logits."""
+    """What the test split says of one backend.
+
+    `accuracy` is a fraction of all answers; errors are in logits; `limit` is None where the precision has none.
+    """
 
     backend: str
     accuracy: float
     equal_labels: int
     max_error: float
-    limit: float
+    limit: float | None
     failures: tuple[Failure, ...]
 
 
@@ -49,8 +54,13 @@ class TaskMetrics:
     rows: int
     answers: int
     undecided: int
-    tolerance: Tolerance
+    tolerances: Mapping[str, Tolerance]
     backends: tuple[BackendTask, ...]
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """The tolerance of float32, which is always there."""
+        return self.tolerances[FLOAT32]
 
 
 def check_task(
@@ -65,23 +75,44 @@ def check_task(
     Raises:
         BackendError: if the reference or eager, which define the function, can't run a batch.
     """
+    asked_runtimes = [runtime for runtime in runtimes if not runtime.grid_only]
     expected = []
-    answers: dict[str, list[Array | BackendError]] = {runtime.name: [] for runtime in runtimes}
+    answers: dict[str, list[Array | BackendError | None]] = {runtime.name: [] for runtime in asked_runtimes}
     for batch in track(batches, "test split"):
         expected.append(reference.run(batch.input_ids, batch.attention_mask))
-        for runtime in runtimes:
+        for runtime in asked_runtimes:
             answers[runtime.name].append(answer(runtime, batch.input_ids, batch.attention_mask, limits))
     eager = whole(answers[EAGER])
-    tolerance = derive_tolerance(eager, expected)
+    tolerances = derive_tolerances(answers, expected)
     asked = [batch.labels != NO_ANSWER for batch in batches]
-    decided = [_margins(output) > 2 * tolerance.limit for output in eager]
+    undecided = [_margins(output) <= 2 * tolerances[FLOAT32].limit for output in eager]
+    results = [
+        _judge(runtime, answers[runtime.name], batches, expected, eager, tolerances) for runtime in asked_runtimes
+    ]
+    accuracy = next(result.accuracy for result in results if result.backend == EAGER)
     return TaskMetrics(
         rows=sum(len(batch.labels) for batch in batches),
         answers=sum(int(places.sum()) for places in asked),
-        undecided=sum(int((places & ~clear).sum()) for places, clear in zip(asked, decided, strict=True)),
-        tolerance=tolerance,
-        backends=tuple(_judge(name, answers[name], batches, expected, eager, decided, tolerance) for name in answers),
+        undecided=sum(int((places & close).sum()) for places, close in zip(asked, undecided, strict=True)),
+        tolerances=tolerances,
+        backends=tuple(
+            _with_loss(result, runtime, accuracy) for result, runtime in zip(results, asked_runtimes, strict=True)
+        ),
     )
+
+
+def _with_loss(result: BackendTask, runtime: Runtime, accuracy: float) -> BackendTask:
+    """Add a failure if a precision that is not judged label by label loses more accuracy than its budget."""
+    budget = PRECISIONS[runtime.precision].accuracy_loss
+    loss = accuracy - result.accuracy
+    if budget is None or loss <= budget:
+        return result
+    reason = (
+        f"accuracy {result.accuracy:.4f}, {100 * loss:.2f} points below eager's; "
+        f"{runtime.precision} may lose {100 * budget:.1f}"
+    )
+    failure = Failure(backend=result.backend, where="test split", reason=reason)
+    return replace(result, failures=(*result.failures, failure))
 
 
 def _margins(logits: Array) -> Array:
@@ -92,32 +123,36 @@ def _margins(logits: Array) -> Array:
 
 
 def _judge(
-    backend: str,
-    answers: Sequence[Array | BackendError],
+    runtime: Runtime,
+    answers: Sequence[Array | BackendError | None],
     batches: Sequence[TestBatch],
     expected: Sequence[Array],
     eager: Sequence[Array],
-    decided: Sequence[Array],
-    tolerance: Tolerance,
+    tolerances: Mapping[str, Tolerance],
 ) -> BackendTask:
-    limit = backend_limit(backend, tolerance)
+    backend, limit = runtime.name, backend_limit(runtime, tolerances)
+    # What lies further apart than this no backend within the limit can bring together.
+    reach = np.inf if limit is None else 2 * tolerances[runtime.precision].limit
     failures = []
     correct = equal = row = asked = 0
     max_error = 0.0
-    for output, batch, wanted, eager_output, clear in zip(answers, batches, expected, eager, decided, strict=True):
+    for output, batch, wanted, eager_output in zip(answers, batches, expected, eager, strict=True):
+        assert output is not None
         first, row = row, row + len(batch.labels)
         places = batch.labels != NO_ANSWER
         asked += int(places.sum())
         where = f"test rows {first} to {row - 1} in order of length"
         fault = str(output) if isinstance(output, BackendError) else find_fault(output, wanted, limit)
         if fault:
-            failures.append(Failure(backend=backend, where=where, reason=fault))
+            case = Case(name=where, input_ids=batch.input_ids, attention_mask=batch.attention_mask)
+            failures.append(Failure(backend=backend, where=where, reason=fault, case=case))
         if isinstance(output, BackendError) or output.shape != wanted.shape:
             continue
         max_error = max(max_error, distance(output, wanted))
         labels, eager_labels = output.argmax(axis=-1), eager_output.argmax(axis=-1)
         correct += int((labels == batch.labels).sum())
         equal += int(((labels == eager_labels) & places).sum())
+        clear = _margins(eager_output) > reach
         for place in zip(*np.nonzero((labels != eager_labels) & clear & places), strict=True):
             reason = f"label {labels[place]}, where eager has {eager_labels[place]} by more than twice the limit"
             token = "".join(f", token {column}" for column in place[1:])

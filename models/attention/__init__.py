@@ -30,6 +30,7 @@ class AttentionRow:
     pairwise: bool  # keep may be (B, T, S)
     bias: bool  # takes a bias on the scores
     weights: bool  # has weights(q, k, keep, bias) -> (B, H, T, S)
+    core: str  # the operator that each layer has exactly one of: "fused" (scaled_dot_product_attention) or "softmax"
     time: str  # a head
     memory: str  # floats a head
     summary: str
@@ -42,6 +43,7 @@ ATTENTIONS: dict[str, AttentionRow] = {
         pairwise=True,
         bias=True,
         weights=True,
+        core="softmax",
         time="O(T²·D)",
         memory="O(T²)",
         summary="softmax(QKᵀ/√D)V written out, to be read and looked into",
@@ -52,6 +54,7 @@ ATTENTIONS: dict[str, AttentionRow] = {
         pairwise=True,
         bias=True,
         weights=False,
+        core="fused",
         time="O(T²·D)",
         memory="O(T·D) in a fused kernel",
         summary="the same by PyTorch's fused kernels, and ONNX's Attention operator",

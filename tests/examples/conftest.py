@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 
 from tests.examples.consumers import ROOT, Consumer, change_metadata, copy_artifact
 from tests.examples.tagger import make_tagger
@@ -22,7 +23,19 @@ HEADERS = {
 
 
 @pytest.fixture(scope="session")
-def cpp_consumer() -> Consumer:
+def building() -> FileLock:
+    """Held while a consumer is built: the tests may run in several processes."""
+    (ROOT / "build").mkdir(exist_ok=True)
+    return FileLock(ROOT / "build" / "examples.lock")
+
+
+@pytest.fixture(scope="session")
+def cpp_consumer(building: FileLock) -> Consumer:
+    with building:
+        return build_cpp_consumer()
+
+
+def build_cpp_consumer() -> Consumer:
     folder = build_cpp(
         ROOT / "examples" / "cpp", ROOT / "build" / "examples-cpp", build_type="Release", flags="-Werror"
     )
@@ -30,14 +43,20 @@ def cpp_consumer() -> Consumer:
 
 
 @pytest.fixture(scope="session")
-def sanitized() -> Path:
+def sanitized(building: FileLock) -> Path:
     """The folder of three programs that stop at the first fault: classify (in consumer/), library and planted."""
     source = ROOT / "tests" / "examples" / "sanitized"
-    return build_cpp(source, ROOT / "build" / "examples-cpp-sanitized", build_type="Debug", flags="-Werror -O1")
+    with building:
+        return build_cpp(source, ROOT / "build" / "examples-cpp-sanitized", build_type="Debug", flags="-Werror -O1")
 
 
 @pytest.fixture(scope="session")
-def python_consumer() -> Consumer:
+def python_consumer(building: FileLock) -> Consumer:
+    with building:
+        return build_python_consumer()
+
+
+def build_python_consumer() -> Consumer:
     folder = ROOT / ".venv-examples"
     requirements = ROOT / "examples" / "python" / "requirements.txt"
     constraints = ROOT / "constraints.txt"

@@ -81,7 +81,7 @@ def answer_by_hand(artifact: Path, table: np.ndarray, text: str) -> dict[str, An
 def _goldens(artifact: Path, table: np.ndarray) -> dict[str, Any]:
     ids, mask = np.array([[2, 9, 8, 3], [2, 7, 3, 0]]), np.array([[1, 0, 1, 1], [0, 0, 0, 0]])
     return {
-        "format": 2,
+        "format": 3,
         "tolerance": {"logits": TOLERANCE, "probabilities": TOLERANCE},
         "texts": [answer_by_hand(artifact, table, text) for text in TEXTS],
         "batches": [

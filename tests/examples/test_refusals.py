@@ -114,12 +114,12 @@ DIGITS = "0" * 64
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (put("format", value=3), "manifest.json must have format 2; got 3. Use a newer program."),
-        (put("format", value=1), "manifest.json must have format 2; got 1. Use a newer program."),
+        (put("format", value=4), "manifest.json must have format 3; got 4. Use a newer program."),
+        (put("format", value=2), "manifest.json must have format 3; got 2. Use a newer program."),
         (put("format", value=True), "manifest.json: format must be a whole number."),
         (put("name", value=None), "manifest.json: name must be a string."),
         (put("metadata", value=[]), "manifest.json: metadata must be an object."),
-        (put("metadata", "format", value=3), "metadata.format must be 2; got 3. Use a program that knows it."),
+        (put("metadata", "format", value=4), "metadata.format must be 3; got 4. Use a program that knows it."),
         (
             put("metadata", "task", value="ner"),
             "manifest.json: metadata.task must be text-classification or token-classification; got ner. "

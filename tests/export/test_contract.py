@@ -191,7 +191,7 @@ def test_metadata_of_a_tagger_says_what_is_answered() -> None:
 def test_metadata_states_the_whole_contract() -> None:
     metadata = metadata_of()
     assert metadata == json.loads(canonical_json(metadata))
-    assert metadata["format"] == 2
+    assert metadata["format"] == 3
     assert (metadata["activation"], metadata["temperature"], metadata["threshold"]) == ("softmax", 0.8, 0.25)
     assert metadata["labels"] == ["MIT", "ISC"]
     assert metadata["inputs"] == {

@@ -1,4 +1,4 @@
-"""The matrix: every mechanism × every legal position × causal × {TorchScript, ONNX}, away from the example's shape."""
+"""The matrix: every mechanism × legal position × causal × {TorchScript, ONNX, .pt2}, away from the example's shape."""
 
 import io
 import itertools
@@ -135,6 +135,25 @@ def assert_same_function(model: TextClassifier | TokenTagger, run: Run, shape: t
 def test_torchscript(case: tuple[str, str, bool, str], shape: tuple[int, int]) -> None:
     assert shape != EXAMPLE_SHAPE
     assert_same_function(classifier(*case), scripted(*case), shape)
+
+
+@cache
+def exported(*case: str | bool) -> torch.nn.Module:
+    axes = {0: torch.export.Dim("batch_size"), 1: torch.export.Dim("sequence_length", max=48)}
+    # Two tensors: torch.export takes one that is given twice for one input.
+    example = (torch.ones(EXAMPLE_SHAPE, dtype=torch.int64), torch.ones(EXAMPLE_SHAPE, dtype=torch.int64))
+    program = torch.export.export(classifier(*case), example, dynamic_shapes=(axes, axes))  # type: ignore[arg-type]
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer)
+    buffer.seek(0)
+    return torch.export.load(buffer).module()
+
+
+@every_case
+@every_shape
+def test_pt2(case: tuple[str, str, bool, str], shape: tuple[int, int]) -> None:
+    assert shape != EXAMPLE_SHAPE
+    assert_same_function(classifier(*case), exported(*case), shape)
 
 
 @every_case

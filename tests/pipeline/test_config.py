@@ -54,6 +54,7 @@ def test_all_mistakes_are_told_at_once(tmp_path):
         (f'name = "{"a" * 101}"\n', "name must be 1 to 100 letters"),
         ('name = "a"\n[training]\nschedule = "step"\n', "one of cosine, linear, inverse_sqrt; got 'step'"),
         ('name = "a"\n[training]\nbatch_tokens = 10\n', "must hold one text of model.max_len = 192 tokens; got 10"),
+        ('name = "a"\n[model]\nmax_len = 2\n', "model.max_len must be at least 3, .*; got 2"),
         ('name = "a"\n[training]\nlearning_rate = nan\n', "learning_rate must be a finite number above 0; got nan"),
         ('name = "a"\n[training]\nclip_norm = inf\n', "clip_norm must be a finite number above 0; got inf"),
         ('name = "a"\n[training]\nseed = 4294967296\n', "seed must be at most 4294967295; got 4294967296"),

@@ -95,7 +95,8 @@ def test_a_spreadsheet_becomes_an_artifact(ferry, tmp_path):
         assert str(tmp_path).encode() not in path.read_bytes()
     again = ferry("train", "--config", "c.toml", "--run", "run", "--data", "my mails 2026.csv")
     assert again.stdout == "train: run/train is current\n"
-    assert ferry("package", "--run", "run").stdout == f"package: {artifact} is already packaged\n"
+    beside = f"{artifact.parent.name}-1.0.0.tar.gz beside it"
+    assert ferry("package", "--run", "run").stdout == f"package: {artifact} is already packaged, with {beside}\n"
 
 
 def test_data_that_is_learned_by_heart_is_packaged(ferry):

@@ -126,12 +126,16 @@ def test_two_versions_are_packaged_at_once(tmp_path, finished):
     answers = [(*process.communicate(), process.returncode) for process in processes]
     # Of two that write one version, one is first; the other finds the same bytes there.
     assert [(error, code) for _, error, code in answers] == [("", 0)] * 3, answers
-    assert answers[0][0] == "package: artifacts/small/1.0.0 is packaged\n"
-    said = {f"package: artifacts/small/2.0.0 {state}\n" for state in ("is packaged", "is already packaged")}
+    assert answers[0][0] == "package: artifacts/small/1.0.0 is packaged, with small-1.0.0.tar.gz beside it\n"
+    states = ("is packaged", "is already packaged")
+    said = {f"package: artifacts/small/2.0.0 {state}, with small-2.0.0.tar.gz beside it\n" for state in states}
     assert {answers[1][0], answers[2][0]} == said
     for version in ("1.0.0", "2.0.0"):
         assert ferry("check", f"artifacts/small/{version}", cwd=tmp_path / "work").returncode == 0
-    assert sorted(os.listdir(tmp_path / "work" / "artifacts" / "small")) == ["1.0.0", "2.0.0"]
+    assert sorted(os.listdir(tmp_path / "work" / "artifacts" / "small")) == [
+        *("1.0.0", "2.0.0"),
+        *("small-1.0.0.tar.gz", "small-2.0.0.tar.gz"),
+    ]
 
 
 @pytest.mark.parametrize("when", ["while it is checked", "at the rename"])
@@ -155,7 +159,10 @@ def test_version_that_appears_meanwhile_is_compared(tmp_path, small_run, artifac
         monkeypatch.setattr("pipeline.package._check_in_fresh_process", lambda _: appear())
     result = CliRunner().invoke(cli, ["package", "--run", str(small_run), "--artifacts", str(tmp_path / "artifacts")])
     if theirs == "identical":
-        assert (result.exit_code, result.output) == (0, f"package: {target} is already packaged\n")
+        assert (result.exit_code, result.output) == (
+            0,
+            f"package: {target} is already packaged, with small-1.0.0.tar.gz beside it\n",
+        )
     else:
         assert (result.exit_code, result.stdout) == (1, "")
         assert result.stderr == (

@@ -17,6 +17,7 @@ from pipeline.package import NotProvenError, VersionTakenError, package
 from pipeline.run import ROOT
 from pipeline.train import train
 from pipeline.verify import verify
+from tests.questions import QUICK
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def test_each_stage_skips_what_is_current(small_run, small_config):
     before = contents(small_run)
     assert train(small_config, small_run, show=False).skipped
     assert export(small_run, show=False).skipped
-    assert verify(small_run, show=False).skipped
+    assert verify(small_run, QUICK, show=False).skipped
     assert contents(small_run) == before
 
 
@@ -44,7 +45,7 @@ def test_changed_configuration_trains_again_and_what_follows_is_stale(run, tmp_p
     assert not train(changed, run, show=False).skipped
     assert (run / "train" / "model.safetensors").read_bytes() != before
     with pytest.raises(ValueError, match="Run `ferry export"):
-        verify(run, show=False)
+        verify(run, QUICK, show=False)
     with pytest.raises(NotProvenError, match="is not the file that was verified"):
         package(run, "1.0.0", tmp_path / "artifacts")
 
@@ -62,7 +63,7 @@ def test_exports_from_two_folders_have_the_same_bytes(tmp_path, small_run):
     shutil.copytree(small_run / "train", elsewhere / "run" / "train")
     command = [sys.executable, "pipeline/export.py", "--run", str(elsewhere / "run")]
     subprocess.run(command, cwd=elsewhere, check=True, capture_output=True)
-    for name in ("model.pt", "model.onnx"):
+    for name in ("model.pt", "model.onnx", "model.pt2"):
         assert (elsewhere / "run" / "export" / name).read_bytes() == (small_run / "export" / name).read_bytes()
 
 
@@ -194,7 +195,7 @@ def test_changed_training_record_is_verified_again_and_never_packaged(run, tmp_p
     record.write_text(json.dumps(document))
     with pytest.raises(NotProvenError, match="was changed after verification"):
         package(run, "1.0.0", tmp_path / "artifacts")
-    assert not verify(run, show=False).passed
+    assert not verify(run, QUICK, show=False).passed
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "null", "{", '{"files": {}}', '{"files": null}', "[" * 100_000])
@@ -203,7 +204,7 @@ def test_damaged_record_says_what_to_run(run, record, text):
     (run / record).write_text(text)
     stage = record.partition("/")[0]
     with pytest.raises(ValueError, match=f"Run `ferry {stage}"):
-        verify(run, show=False)
+        verify(run, QUICK, show=False)
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "{"])

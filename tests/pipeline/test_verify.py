@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from export.contract import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TOKENIZER_JSO
 from export.files import dump_json, sha256_bytes
 from export.model import CONFIG_FILE, WEIGHTS_FILE
 from export.onnx_export import ONNX_FILE
+from export.proof import report
 from export.proof.runtimes import EAGER, open_runtime
+from export.pt2 import PT2_FILE
 from export.tokenizer import Tokenizer, pad_batch, train_tokenizer
 from export.torchscript import TORCHSCRIPT_FILE
 from pipeline import verify as stage
@@ -28,11 +31,13 @@ from pipeline.data.test_split import TEST_SPLIT_FILE, write_test_split
 from pipeline.run import ROOT, source_hash
 from pipeline.verify import RefutedError, run_stage, verify
 from tests.export.proof.subjects import LABELS, build_files
+from tests.questions import QUICK
 
 TEXTS = [f"the {word} licence, version {number}" for word in ("MIT", "BSD", "zlib") for number in range(6)]
 MAX_LENGTH = 16
 
 
+MODELS = (ONNX_FILE, TORCHSCRIPT_FILE, PT2_FILE)
 TARGETS = np.arange(len(TEXTS)) % len(LABELS)
 
 
@@ -78,7 +83,7 @@ def write_stage(folder: Path, record: str, files: dict[str, bytes], **entries: A
 
 def write_export(run: Path, files: dict[str, bytes]) -> None:
     trained = json.loads((run / "train" / "train.json").read_text())
-    models = {name: files[name] for name in (TORCHSCRIPT_FILE, ONNX_FILE)}
+    models = {name: files[name] for name in MODELS}
     write_stage(run / "export", "export.json", models, inputs={**trained["files"], "source": source_hash()})
 
 
@@ -93,38 +98,47 @@ def record_of(run: Path) -> dict[str, Any]:
 
 
 def test_a_good_run_is_verified_and_the_record_names_every_file(run: Path) -> None:
-    verification = verify(run, show=False)
+    verification = verify(run, QUICK, show=False)
     assert verification.passed
     assert not verification.skipped
     record = record_of(run)
     assert record == verification.record
     assert record["verdict"] == "passed"
     assert record["providers"] == {"cpu": "verified", "cuda": "not verified"}
-    for name in (CONFIG_FILE, WEIGHTS_FILE, TOKENIZER_FILE, TORCHSCRIPT_FILE, ONNX_FILE):
-        folder = "export" if name in (TORCHSCRIPT_FILE, ONNX_FILE) else "train"
+    for name in (CONFIG_FILE, WEIGHTS_FILE, TOKENIZER_FILE, *MODELS):
+        folder = "export" if name in MODELS else "train"
         assert record["inputs"]["files"][name] == sha256_bytes((run / folder / name).read_bytes())
 
 
 def test_the_same_question_is_not_answered_twice(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = verify(run, show=False)
-    second = verify(run, show=False)
+    first = verify(run, QUICK, show=False)
+    second = verify(run, QUICK, show=False)
     assert second.skipped
     assert second.record == first.record
     monkeypatch.setattr(stage, "runtime_versions", lambda: {"torch": "another"})
-    assert not verify(run, show=False).skipped
+    assert not verify(run, QUICK, show=False).skipped
+
+
+def test_the_page_follows_from_the_record_and_is_written_again_if_it_is_gone(run: Path) -> None:
+    verify(run, QUICK, show=False)
+    page = run / "verify" / "verification.html"
+    assert page.read_text("utf-8") == report.page(record_of(run))
+    page.unlink()
+    assert not verify(run, QUICK, show=False).skipped
+    assert page.is_file()
 
 
 @pytest.mark.parametrize("damage", ["{", '{"verdict": "passed"}'])
 def test_a_damaged_answer_is_no_answer(run: Path, damage: str) -> None:
     (run / "verify").mkdir()
     (run / "verify" / "verification.json").write_text(damage)
-    assert not verify(run, show=False).skipped
+    assert not verify(run, QUICK, show=False).skipped
     assert record_of(run)["verdict"] == "passed"
 
 
 def refute(run: Path) -> None:
     """Change one weight of model.onnx, every hash in order."""
-    files = {name: (run / "export" / name).read_bytes() for name in (TORCHSCRIPT_FILE, ONNX_FILE)}
+    files = {name: (run / "export" / name).read_bytes() for name in MODELS}
     model = onnx.load_from_string(files[ONNX_FILE])
     bias = next(tensor for tensor in model.graph.initializer if tensor.name == "head.4.bias")
     bias.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(bias) + np.float32(1), bias.name))
@@ -133,7 +147,7 @@ def refute(run: Path) -> None:
 
 
 def test_a_wrong_model_is_refuted_on_paper_too(run: Path) -> None:
-    verify(run, show=False)
+    verify(run, QUICK, show=False)
     refute(run)
     with pytest.raises(RefutedError, match=r"failures; all of them are in .*verification\.json"):
         run_stage(run)
@@ -147,7 +161,7 @@ def test_a_wrong_model_is_refuted_on_paper_too(run: Path) -> None:
     }
     assert len(record["failures"]) > 100
     # A refusal is never kept as an answer.
-    assert not verify(run, show=False).skipped
+    assert not verify(run, QUICK, show=False).skipped
 
 
 def test_a_wrong_recorded_accuracy_is_refused(run: Path) -> None:
@@ -155,7 +169,7 @@ def test_a_wrong_recorded_accuracy_is_refused(run: Path) -> None:
     record = json.loads(path.read_text())
     record["metrics"]["test"]["accuracy"] += 0.1
     path.write_text(dump_json(record))
-    verification = verify(run, show=False)
+    verification = verify(run, QUICK, show=False)
     assert [failure["where"] for failure in verification.record["failures"]] == ["test split"]
 
 
@@ -165,26 +179,26 @@ def test_a_stale_export_is_refused_with_the_command(run: Path) -> None:
     record["inputs"][WEIGHTS_FILE] = "0" * 64
     path.write_text(dump_json(record))
     with pytest.raises(ValueError, match=r"another checkpoint.*Run `ferry export --run"):
-        verify(run, show=False)
+        verify(run, QUICK, show=False)
     assert not (run / "verify").exists()
 
 
-@pytest.mark.parametrize("name", [ONNX_FILE, TORCHSCRIPT_FILE])
+@pytest.mark.parametrize("name", MODELS)
 def test_a_file_changed_after_the_export_is_refused_by_name(run: Path, name: str) -> None:
     path = run / "export" / name
     path.write_bytes(path.read_bytes() + b"\0")
     with pytest.raises(ValueError, match=f"{name}.*Run `ferry export --run"):
-        verify(run, show=False)
+        verify(run, QUICK, show=False)
 
 
 def test_a_missing_stage_and_an_unknown_provider_are_refused(run: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="Run `ferry train --run"):
-        verify(tmp_path / "nothing", show=False)
+        verify(tmp_path / "nothing", QUICK, show=False)
     shutil.rmtree(run / "export")
     with pytest.raises(ValueError, match="Run `ferry export --run"):
-        verify(run, show=False)
+        verify(run, QUICK, show=False)
     with pytest.raises(ValueError, match="one of cpu, cuda; got tpu"):
-        verify(run, providers=["tpu"], show=False)
+        verify(run, replace(QUICK, providers=["tpu"]), show=False)
 
 
 def test_cuda_that_can_not_run_is_an_error_and_leaves_the_record_alone(
@@ -192,21 +206,24 @@ def test_cuda_that_can_not_run_is_an_error_and_leaves_the_record_alone(
 ) -> None:
     monkeypatch.setattr("export.proof.runtimes.missing_for_cuda", lambda: ["libcudnn.so.9 is not there"])
     with pytest.raises(ValueError, match=r"cuda was asked for and can't run here: libcudnn\.so\.9 is not there"):
-        verify(run, providers=["cpu", "cuda"], show=False)
+        verify(run, replace(QUICK, providers=["cpu", "cuda"]), show=False)
     assert not (run / "verify").exists()
 
 
 def test_exit_codes_and_output_of_the_command(run: Path) -> None:
-    good = CliRunner().invoke(cli, ["verify", "--run", str(run)])
+    command = ["verify", "--run", str(run), "--search", "0", "--no-compile"]
+    good = CliRunner().invoke(cli, command)
     assert good.exit_code == 0
-    assert good.stdout.endswith("Verdict: passed. CPU: verified. CUDA: not verified.\n")
-    again = CliRunner().invoke(cli, ["verify", "--run", str(run)])
+    page = run / "verify" / "verification.html"
+    assert good.stdout.endswith(f"Verdict: passed. CPU: verified. CUDA: not verified.\nReport: {page}\n")
+    again = CliRunner().invoke(cli, command)
     assert (again.exit_code, again.stdout) == (0, f"verify: {run / 'verify'} is current\n")
     refute(run)
-    bad = CliRunner().invoke(cli, ["verify", "--run", str(run)])
+    bad = CliRunner().invoke(cli, command)
     assert bad.exit_code == 1
-    assert "Verdict: failed. CPU: failed. CUDA: not verified.\n" in bad.stdout
-    assert bad.stdout.count("head.4.bias") == 1
+    assert bad.stdout.endswith(f"Verdict: failed. CPU: failed. CUDA: not verified.\nReport: {page}\n")
+    assert "files: weights: model.onnx has other values for the weight head.4.bias\n" in bad.stdout
+    assert "first guilty layer: head.4, " in bad.stdout
     assert bad.stderr.count("\n") == 1
     missing = CliRunner().invoke(cli, ["verify", "--run", str(run / "nothing")])
     assert missing.exit_code == 2

@@ -2,12 +2,14 @@ import hashlib
 import json
 import shutil
 import subprocess
+from contextlib import suppress
 
 import pytest
 
 from export.artifact.check import check_artifact
 from export.artifact.layout import ALL_FILES, BOUND_FILES, ArtifactError
-from export.artifact.load import manifest_validator, open_artifact
+from export.artifact.load import RUNTIMES, manifest_validator, open_artifact
+from export.proof.report import page
 
 
 def rebuild_sums(folder):
@@ -90,7 +92,7 @@ def test_all_changed_files_are_listed(broken):
     assert "goldens.json" in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["model.onnx", "model.pt"])
+@pytest.mark.parametrize("name", ["model.onnx", "model.pt", "model.pt2"])
 def test_exchanged_model_is_refused_though_every_hash_was_rebuilt(broken, other_artifact, name):
     shutil.copy(other_artifact / name, broken / name)
     with pytest.raises(ArtifactError, match=f"{name} is not the file"):
@@ -100,7 +102,7 @@ def test_exchanged_model_is_refused_though_every_hash_was_rebuilt(broken, other_
         check_artifact(broken)
 
 
-@pytest.mark.parametrize("name", sorted(set(BOUND_FILES) - {"README.md", "model.onnx", "model.pt"}))
+@pytest.mark.parametrize("name", sorted(set(BOUND_FILES) - {"README.md", "model.onnx", "model.pt", "model.pt2"}))
 def test_exchanged_file_is_refused_though_every_hash_was_rebuilt(broken, other_artifact, name):
     if (broken / name).read_bytes() == (other_artifact / name).read_bytes():
         pytest.skip("both runs share this file: it does not depend on the seed")
@@ -140,8 +142,8 @@ def test_changed_manifest_is_refused_though_every_hash_was_rebuilt(broken, path,
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("format",), 2.0),
-        (("metadata", "format"), 2.0),
+        (("format",), 3.0),
+        (("metadata", "format"), 3.0),
         (("metadata", "limits", "batch_size", "min"), 1.0),
         (("metadata", "limits", "batch_size", "min"), True),
         (("metadata", "limits", "sequence_length", "max"), 24.0),
@@ -189,16 +191,21 @@ def test_golden_that_is_wrong_is_refused(broken):
 
 
 def test_what_is_no_folder_is_refused(tmp_path):
-    with pytest.raises(ArtifactError, match="is not a folder"):
+    with pytest.raises(ArtifactError, match="is neither a folder nor a tar"):
         check_artifact(tmp_path / "none")
     with pytest.raises(ArtifactError, match=r"manifest\.json is missing"):
         check_artifact(tmp_path)
 
 
 def change_json(folder, name, change):
+    """Change a document, and what follows from it: the page of a proof, and every hash."""
     document = json.loads((folder / name).read_text())
     change(document)
     (folder / name).write_text(json.dumps(document))
+    if name == "verification.json":
+        # Of what is no proof there is no page.
+        with suppress(KeyError):
+            (folder / "verification.html").write_text(page(document), "utf-8")
     rebind(folder)
 
 
@@ -227,6 +234,34 @@ def test_forged_file_is_refused_though_every_hash_was_rebuilt(broken, name, chan
         check_artifact(broken)
 
 
+def test_a_page_that_shows_more_than_the_proof_is_refused(broken):
+    path = broken / "verification.html"
+    path.write_text(path.read_text("utf-8").replace("not verified", "verified"), "utf-8")
+    rebind(broken)
+    with pytest.raises(ArtifactError, match=r"verification\.html is not the page that this version of Ferry makes"):
+        check_artifact(broken)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda record: record["parity"]["backends"][0]["errors"].clear(),
+        lambda record: record["parity"]["backends"][0].update(limit=float("nan")),
+        lambda record: record["invariances"].insert(0, {}),
+        lambda record: record.update(searches=5),
+    ],
+    ids=["errors", "limit", "law", "searches"],
+)
+def test_a_proof_of_which_no_page_can_be_made_is_refused_in_a_sentence(broken, change):
+    path = broken / "verification.json"
+    record = json.loads(path.read_text())
+    change(record)
+    path.write_text(json.dumps(record))
+    rebind(broken)
+    with pytest.raises(ArtifactError, match="not sound"):
+        check_artifact(broken)
+
+
 def test_forged_accuracy_is_refused(broken):
     change_json(broken, "manifest.json", lambda manifest: manifest["metrics"]["test"].update(accuracy=1.0))
     with pytest.raises(ArtifactError, match="another test accuracy"):
@@ -236,7 +271,14 @@ def test_forged_accuracy_is_refused(broken):
 def test_deep_json_and_what_is_no_file_are_refused(broken):
     (broken / "goldens.json").unlink()
     (broken / "goldens.json").symlink_to("/dev/zero")
+    with pytest.raises(ArtifactError, match=r"goldens\.json is a symbolic link; an artifact holds files only"):
+        check_artifact(broken)
     with pytest.raises(ArtifactError, match=r"goldens\.json is missing from .*, or is no file"):
+        open_artifact(broken).goldens()
+    (broken / "goldens.json").unlink()
+    (broken / "goldens.json").write_text("[" * 200_000)
+    rebind(broken)
+    with pytest.raises(ArtifactError, match="a file does not hold what Ferry writes into it"):
         check_artifact(broken)
     (broken / "manifest.json").write_text("[" * 200_000)
     with pytest.raises(ArtifactError, match=r"manifest\.json"):
@@ -263,4 +305,4 @@ def test_wrong_words_in_a_golden_are_refused(tmp_path, tagging_artifact):
     with pytest.raises(ArtifactError) as error:
         check_artifact(broken)
     for fault in ("is answered 'O'; wanted 'B-place'", "has probability", "golden text 2 has other words"):
-        assert str(error.value).count(fault) == 2
+        assert str(error.value).count(fault) == len(RUNTIMES)

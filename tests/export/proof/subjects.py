@@ -2,13 +2,20 @@
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from export.contract import NO_ANSWER, TEXT_CLASSIFICATION, TOKENIZER_FILE
+from export import __version__
+from export.contract import (
+    NO_ANSWER,
+    TEXT_CLASSIFICATION,
+    TOKENIZER_CONFIG_FILE,
+    TOKENIZER_FILE,
+    TOKENIZER_JSON_FILE,
+)
 from export.files import dump_json, sha256_bytes
 from export.model import (
     CONFIG_FILE,
@@ -25,13 +32,14 @@ from export.onnx_export import MINIMUM_ONNXRUNTIME, ONNX_FILE, export_onnx
 from export.proof.prove import Proof, prove
 from export.proof.runtimes import BACKENDS, EAGER, open_runtime
 from export.proof.task_metrics import TestBatch
+from export.pt2 import MINIMUM_TORCH, PT2_FILE, export_pt2
 from export.torchscript import MINIMUM_LIBTORCH, TORCHSCRIPT_FILE, export_torchscript
 from models.config import EncoderConfig
 
 LABELS = ["MIT", "Apache-2.0", "BSD-3-Clause", "ISC", "Zlib"]
 ENCODER = {"vocab_size": 40, "max_len": 19, "dim": 16, "num_layers": 1, "num_heads": 2, "hidden_dim": 32}
 # Off, because what its optimisations would hide must be seen; all, because that is what users run.
-TESTED = (EAGER, "torchscript", "onnxruntime-cpu-off", "onnxruntime-cpu-all")
+TESTED = (EAGER, "torchscript", "onnxruntime-cpu-off", "onnxruntime-cpu-all", "pt2")
 
 
 def build_files(
@@ -39,34 +47,44 @@ def build_files(
     seed: int = 0,
     task: str = TEXT_CLASSIFICATION,
     pooling: str = "mean_max",
+    head: str = "mlp",
     labels: Sequence[str] = LABELS,
+    threshold: float = 0.3,
     tokenizer: bytes = b"stands for a tokenizer",
+    touch: Callable[[torch.nn.Module], None] | None = None,
     **encoder: Any,
 ) -> dict[str, bytes]:
-    """Build config, weights, both model files and the tokenizer, with weights that make large logits."""
+    """Build config, weights, every model file and the tokenizer, with weights that make large logits.
+
+    `touch` may change the weights before they are written.
+    """
     config = describe_model(
         task,
         EncoderConfig(**{**ENCODER, **encoder}),
         pooling=None if TASKS[task].per_token else pooling,
-        head="mlp",
+        head=head,
         labels=list(labels),
         temperature=0.8,
-        threshold=0.3,
+        threshold=threshold,
     )
     generator = torch.Generator().manual_seed(seed)
     model = build_model(config)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
+        if touch:
+            touch(model)
     files = {
         CONFIG_FILE: dump_json(config).encode(),
         WEIGHTS_FILE: serialise_weights(model),
         TOKENIZER_FILE: tokenizer,
+        TOKENIZER_CONFIG_FILE: b"{}",
+        TOKENIZER_JSON_FILE: b"{}",
     }
-    return {**files, **export_both(files, model.eval().requires_grad_(False))}
+    return {**files, **export_all(files, model.eval().requires_grad_(False))}
 
 
-def export_both(files: dict[str, bytes], model: torch.nn.Module) -> dict[str, bytes]:
+def export_all(files: dict[str, bytes], model: torch.nn.Module) -> dict[str, bytes]:
     metadata = metadata_of(files)
     limits = model_limits(json.loads(files[CONFIG_FILE]))
     with warnings.catch_warnings():
@@ -74,6 +92,7 @@ def export_both(files: dict[str, bytes], model: torch.nn.Module) -> dict[str, by
         return {
             TORCHSCRIPT_FILE: export_torchscript(model, metadata),
             ONNX_FILE: export_onnx(model, metadata, limits),
+            PT2_FILE: export_pt2(model, metadata, limits),
         }
 
 
@@ -83,8 +102,8 @@ def metadata_of(files: dict[str, bytes]) -> dict[str, Any]:
         config,
         tokenizer_sha256=sha256_bytes(files[TOKENIZER_FILE]),
         weights_sha256=sha256_bytes(files[WEIGHTS_FILE]),
-        versions={"torch": torch.__version__.partition("+")[0]},
-        minimum_runtime={"onnxruntime": MINIMUM_ONNXRUNTIME, "libtorch": MINIMUM_LIBTORCH},
+        versions={"ferry": __version__, "torch": torch.__version__.partition("+")[0]},
+        minimum_runtime={"onnxruntime": MINIMUM_ONNXRUNTIME, "libtorch": MINIMUM_LIBTORCH, "torch": MINIMUM_TORCH},
     )
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from export.contract import Limits, check_inputs
-from export.proof.cases import BATCHES, build_grid, sequence_lengths
+from export.proof.cases import BATCHES, build_grid, odd_cases, sequence_lengths
 
 LIMITS = Limits(max_length=256, vocab_size=300)
 
@@ -55,6 +55,15 @@ def test_ids_span_the_vocabulary_at_tokens_and_at_padding() -> None:
     assert {0, LIMITS.vocab_size - 1} <= set(holes.input_ids[holes.attention_mask == 1])
 
 
+@pytest.mark.parametrize(
+    "limits", [LIMITS, Limits(max_length=3, vocab_size=100), Limits(max_length=256, vocab_size=5000)]
+)
+def test_every_id_stands_at_a_token_that_every_backend_can_be_asked(limits: Limits) -> None:
+    ids = [case.input_ids for case in build_grid(limits) if "ids-from" in case.name and case.attention_mask.all()]
+    assert set(np.concatenate(ids, axis=None)) == set(range(limits.vocab_size))
+    assert all(rows.shape[1] <= 64 for rows in ids)
+
+
 def test_a_case_is_a_function_of_the_seed() -> None:
     first, again, other = build_grid(LIMITS), build_grid(LIMITS), build_grid(LIMITS, seed=1)
     assert all((a.input_ids == b.input_ids).all() for a, b in zip(first, again, strict=True))
@@ -67,3 +76,15 @@ def test_a_case_is_a_function_of_the_seed() -> None:
 )
 def test_lengths_end_at_what_the_model_accepts(max_length: int, lengths: list[int]) -> None:
     assert sequence_lengths(max_length) == lengths
+
+
+@pytest.mark.parametrize("max_length", [1, 3, 64, 300])
+def test_odd_cases_hold_every_length_and_a_large_batch(max_length: int) -> None:
+    limits = Limits(max_length=max_length, vocab_size=300)
+    cases = odd_cases(limits)
+    for case in cases:
+        check_inputs(case.input_ids, case.attention_mask, limits)
+    assert {case.input_ids.shape[1] for case in cases} == set(range(1, min(max_length, 256) + 1))
+    assert max(case.input_ids.shape[0] for case in cases) > max(BATCHES)
+    names = [case.name for case in [*cases, *build_grid(limits)]]
+    assert len(set(names)) == len(names)

@@ -47,6 +47,33 @@ def test_an_empty_table_proves_nothing() -> None:
     assert judge(assignment("shape", CUDA, yields_float=False)).faults
 
 
+def test_every_fault_is_listed_in_the_order_of_the_table() -> None:
+    placement = judge(
+        assignment("gelu", CPU, yields_float=True),
+        assignment("matmul", CUDA, yields_float=True),
+        assignment("softmax", CPU, yields_float=True),
+        assignment("shape", CPU, yields_float=False),
+        tf32="1",
+    )
+    assert placement.faults == (
+        f"the option use_tf32 of {CUDA} is 1, asked 0",
+        f"Op gelu ran on {CPU}, asked {CUDA}",
+        f"Op softmax ran on {CPU}, asked {CUDA}",
+    )
+    assert [node.node for node in placement.integer_nodes] == ["shape"]
+
+
+def test_an_option_that_the_session_does_not_report_is_a_fault() -> None:
+    node = assignment("matmul", CUDA, yields_float=True)
+    placement = judge_placement([node], CUDA, options={}, required_options=NO_TF32)
+    assert placement.faults == (f"the option use_tf32 of {CUDA} is None, asked 0",)
+
+
+def test_a_node_without_a_provider_is_a_fault() -> None:
+    placement = judge(assignment("matmul", CUDA, yields_float=True), assignment("lost", "", yields_float=False))
+    assert placement.faults == (f"Op lost ran on , asked {CUDA}",)
+
+
 def test_tf32_left_on_is_a_fault() -> None:
     node = assignment("matmul", CUDA, yields_float=True)
     assert judge(node).faults == ()

@@ -1,6 +1,8 @@
 """The table of backends: names, failures, and what is said where CUDA can't run."""
 
 import ctypes
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,12 +10,25 @@ import onnxruntime as ort
 import pytest
 
 from export.proof import runtimes
-from export.proof.runtimes import BACKENDS, BackendError, load_reference, open_runtime, select_backends
+from export.proof.cases import Case
+from export.proof.parity import is_asked
+from export.proof.runtimes import (
+    BACKENDS,
+    OPTIONAL_FILES,
+    BackendError,
+    load_reference,
+    missing_for_aot,
+    open_runtime,
+    select_backends,
+)
 
-CPU_BACKENDS = [backend.name for backend in BACKENDS if backend.provider == "cpu"]
+CPU_ROWS = [backend for backend in BACKENDS if backend.provider == "cpu" and backend.file not in OPTIONAL_FILES]
+CPU_BACKENDS = [backend.name for backend in CPU_ROWS]
+# Those that are compiled take half a minute to open; they have tests of their own.
+OPENED = [backend.name for backend in CPU_ROWS if not backend.compiled]
 
 
-@pytest.mark.parametrize("name", CPU_BACKENDS)
+@pytest.mark.parametrize("name", OPENED)
 def test_a_backend_answers_in_float32_and_says_its_name(name: str, good: dict[str, bytes]) -> None:
     runtime = open_runtime(name, good.__getitem__)
     logits = runtime.run(np.ones((2, 4), np.int64), np.ones((2, 4), np.int64))
@@ -37,7 +52,7 @@ def test_every_node_of_a_cpu_session_runs_on_the_cpu(name: str, good: dict[str, 
     assert 20 < placement.float_nodes < placement.nodes - 20
 
 
-@pytest.mark.parametrize("name", CPU_BACKENDS)
+@pytest.mark.parametrize("name", OPENED)
 def test_an_input_that_a_backend_can_not_run_is_a_backend_error(name: str, good: dict[str, bytes]) -> None:
     runtime = open_runtime(name, good.__getitem__)
     with pytest.raises(BackendError):
@@ -54,7 +69,32 @@ def test_an_unknown_backend_or_provider_is_refused_by_name(good: dict[str, bytes
 def test_the_cpu_is_always_among_the_backends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [backend.name for backend in select_backends(["cpu"])] == CPU_BACKENDS
     monkeypatch.setattr(runtimes, "missing_for_cuda", list)
-    assert [backend.name for backend in select_backends(["cuda"])] == [*CPU_BACKENDS, "onnxruntime-cuda-all"]
+    with_cuda = [backend.name for backend in select_backends(["cuda"])]
+    assert [name for name in with_cuda if name in CPU_BACKENDS] == CPU_BACKENDS
+    assert set(with_cuda) - set(CPU_BACKENDS) == {"onnxruntime-cuda-all"}
+
+
+def test_a_backend_that_can_not_run_long_rows_is_not_asked_for_them(good: dict[str, bytes]) -> None:
+    reference = open_runtime("onnx-reference", good.__getitem__)
+    for length, asked in ((64, True), (65, False)):
+        ids = np.ones((1, length), np.int64)
+        assert is_asked(reference, Case(name="case", input_ids=ids, attention_mask=ids)) is asked
+
+
+def test_two_threads_are_two_threads() -> None:
+    names = [backend.name for backend in BACKENDS]
+    assert {f"onnxruntime-cpu-{level}-2-threads" for level in ("off", "basic", "all")} <= set(names)
+
+
+def test_without_a_compiler_nothing_is_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert missing_for_aot() == ["there is no C++ compiler (g++, c++, clang++)"]
+    compiler = tmp_path / "c++"
+    compiler.touch(mode=0o755)
+    assert missing_for_aot() == []
+    monkeypatch.setenv("CXX", "icpx")
+    assert missing_for_aot() == ["there is no C++ compiler (icpx)"]
 
 
 class Driver:
@@ -103,7 +143,7 @@ BOTH = ["CUDAExecutionProvider", "CPUExecutionProvider"]
 def test_what_cuda_lacks_is_named(
     monkeypatch: pytest.MonkeyPatch, providers: list[str], libraries: dict[str, Any], missing: list[str]
 ) -> None:
-    monkeypatch.setattr(runtimes.sys, "platform", "linux")
+    monkeypatch.setattr(sys, "platform", "linux")
     pretend(monkeypatch, providers=providers, libraries=libraries)
     found = runtimes.missing_for_cuda()
     assert len(found) == len(missing)

@@ -5,7 +5,7 @@ import numpy.typing as npt
 import pytest
 
 from export.contract import NO_ANSWER, Limits
-from export.proof.runtimes import EAGER, BackendError
+from export.proof.runtimes import EAGER, BackendError, Runtime
 from export.proof.task_metrics import TaskMetrics, TestBatch, check_task
 
 LIMITS = Limits(max_length=4, vocab_size=10)
@@ -13,10 +13,8 @@ LIMITS = Limits(max_length=4, vocab_size=10)
 LOGITS = np.array([[2.0, -1.0], [-1.0, 2.0], [1.0, 0.0], [1.0, 1.0 + 1e-9]])
 
 
-class Fixed:
+class Fixed(Runtime):
     """A backend that always gives the same answer, or fails."""
-
-    placement = None
 
     def __init__(self, name: str, logits: npt.NDArray[np.float64] | None) -> None:
         self.name = name

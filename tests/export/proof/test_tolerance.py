@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from export.proof.tolerance import Tolerance, derive_tolerance, distance, find_fault
+from export.proof.precision import FLOAT16
+from export.proof.tolerance import Tolerance, derive_tolerance, distance, find_fault, measure
 
 REFERENCE = np.array([[1.0, -3.0], [0.5, 2.0]])
 
@@ -46,3 +47,33 @@ def test_values_that_are_not_finite_do_not_widen_the_limit() -> None:
     tolerance = derive_tolerance([eager], [REFERENCE])
     assert tolerance.eager_error == pytest.approx(1e-6)
     assert Tolerance(eager_error=0.0, largest_logit=0.0).limit == 0.0
+
+
+def test_half_has_the_roundings_of_half() -> None:
+    half = derive_tolerance([REFERENCE + 1e-3], [REFERENCE], precision=FLOAT16)
+    assert half.limit == pytest.approx(4 * 1e-3 + 4 * 2**-10 * 3)
+    assert half.eager_limit == pytest.approx(32 * 2**-10 * 3)
+    assert Tolerance(eager_error=1.0, largest_logit=2.0).widest(Tolerance(eager_error=0.5, largest_logit=4.0)) == (
+        Tolerance(eager_error=1.0, largest_logit=4.0)
+    )
+
+
+def test_distances_are_those_of_the_whole_run() -> None:
+    wanted = [np.array([[3.0, 4.0], [0.0, 0.0]]), np.array([[1.0, 2.0]])]
+    got = [np.array([[3.0, 4.4], [0.0, 0.0]]), np.array([[2.0, 1.0]])]
+    distances = measure(got, wanted)
+    assert distances.max_abs == 1.0
+    # 1 of 1, and not infinite where zero is expected.
+    assert distances.max_rel == 1.0
+    assert distances.p99 == pytest.approx(np.percentile([0.0, 0.4, 0.0, 0.0, 1.0, 1.0], 99))
+    assert distances.cosine == pytest.approx(4 / 5)
+    assert distances.argmax_agreement == pytest.approx(2 / 3)
+    same = measure(wanted, wanted)
+    assert (same.max_abs, same.max_rel, same.p99, same.argmax_agreement) == (0.0, 0.0, 0.0, 1.0)
+
+
+def test_distances_leave_out_what_can_not_be_compared() -> None:
+    wanted = [np.array([[1.0, 2.0]]), np.array([[1.0, 2.0]])]
+    assert measure([np.array([[np.nan, 2.0]]), np.array([[1.5, 2.0]])], wanted).max_abs == 0.5
+    assert measure([np.zeros((3, 2)), np.array([[1.0, 2.5]])], wanted).max_abs == 0.5
+    assert measure([], []).cosine == 1.0

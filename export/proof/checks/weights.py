@@ -5,6 +5,7 @@ copy under a name of its own; such a copy is found by its values. Both direction
 found and be in use, and every float tensor found must be a weight, or a table that the TorchScript file also carries.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,9 +18,69 @@ from safetensors.numpy import load
 
 from export.model import WEIGHTS_FILE
 from export.onnx_export import ONNX_FILE, read_onnx
+from export.proof.checks.files import Files
 from export.torchscript import TORCHSCRIPT_FILE, load_torchscript
 
 Array = npt.NDArray[Any]
+
+
+def check_weights(files: Files) -> list[str]:
+    return compare_weights(files.read(WEIGHTS_FILE), files.read(TORCHSCRIPT_FILE), files.read(ONNX_FILE))
+
+
+def check_tables(files: Files) -> list[str]:
+    """Compare what is stored beside the weights, such as position tables, with what config.json leads to."""
+    wanted = files.tables
+    got = {name: buffer.numpy() for name, buffer in files.torchscript.named_buffers()}
+    problems = [f"{TORCHSCRIPT_FILE} lacks the table {name}" for name in sorted(wanted.keys() - got.keys())]
+    problems += [f"{TORCHSCRIPT_FILE} holds the unknown table {name}" for name in sorted(got.keys() - wanted.keys())]
+    problems += [
+        f"{TORCHSCRIPT_FILE} has other values in the table {name}"
+        for name in sorted(wanted.keys() & got.keys())
+        if not same_bits(got[name], wanted[name])
+    ]
+    used = set(_used_names(files.onnx.graph))
+    stored = [values for name, values in _float_tensors(files.onnx.graph) if name in used]
+    return problems + [
+        f"{ONNX_FILE} lacks the table {name}, or no node uses it"
+        for name, table in sorted(wanted.items())
+        if not any(_same_or_transposed(values, table) for values in stored)
+    ]
+
+
+def check_stored_once(files: Files) -> list[str]:
+    """Count how often the same values are stored: a tied weight stands once, as in model.safetensors."""
+    owned = [*files.weights.values(), *files.tables.values()]
+    problems = []
+    known = Counter(values.tobytes() for values in owned)
+    oriented = Counter(_upright(values) for values in owned)
+    copies = [(name, values) for name, values in _float_tensors(files.onnx.graph)]
+    for name, times, allowed in repeated([(name, _upright(values)) for name, values in copies], oriented):
+        problems.append(f"{ONNX_FILE} stores the values of {name} {times} times; {WEIGHTS_FILE} has them {allowed}")
+    records = [(name, data) for name, data in files.archive if name.startswith("data/")]
+    for name, times, allowed in repeated(records, known):
+        problems.append(f"{TORCHSCRIPT_FILE} stores the record {name} {times} times; {WEIGHTS_FILE} has it {allowed}")
+    return problems + [
+        f"{TORCHSCRIPT_FILE} stores the record {name}, which is no weight and no table"
+        for name, data in records
+        if data not in known
+    ]
+
+
+def _upright(values: Array) -> bytes:
+    """One form for a matrix and its transpose."""
+    flipped = np.ascontiguousarray(values.T) if values.ndim == 2 else values
+    return min(repr(form.shape).encode() + form.tobytes() for form in (values, flipped))
+
+
+def repeated(stored: list[tuple[str, bytes]], owned: Counter[bytes]) -> Iterator[tuple[str, int, int]]:
+    """Yield what is stored more often than it is owned: its first name, how often, how often it may be."""
+    counts = Counter(content for _, content in stored)
+    names = {content: name for name, content in reversed(stored)}
+    for content, times in counts.items():
+        allowed = max(1, owned[content])
+        if times > allowed:
+            yield names[content], times, allowed
 
 
 def compare_weights(safetensors: bytes, torchscript: bytes, onnx_model: bytes) -> list[str]:
@@ -94,7 +155,7 @@ def _same_or_transposed(left: Array, right: Array) -> bool:
 
 
 def _float_tensors(graph: onnx.GraphProto) -> Iterator[tuple[str, Array]]:
-    """Yield every float tensor inside a graph that is more than one number, whatever holds it."""
+    """Yield every float tensor inside a graph that is no bare number, whatever holds it."""
     tensors = [(tensor.name, tensor) for tensor in graph.initializer]
     tensors += [
         (node.output[0], attribute.t) for node in graph.node for attribute in node.attribute if attribute.HasField("t")
@@ -104,7 +165,7 @@ def _float_tensors(graph: onnx.GraphProto) -> Iterator[tuple[str, Array]]:
             # Reading it would open a file of the graph's choice.
             continue
         values = np.asarray(numpy_helper.to_array(tensor))
-        if values.size > 1 and values.dtype.kind not in "iub":
+        if values.ndim > 0 and values.dtype.kind not in "iub":
             yield name, values
     for inner in _inner_graphs(graph):
         yield from _float_tensors(inner)

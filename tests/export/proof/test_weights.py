@@ -7,7 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import save
 from torch import Tensor, nn
 
-from export.artifact.weights import compare_weights
+from export.proof.checks.weights import compare_weights
 from export.torchscript import export_torchscript
 
 VALUES = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], np.float32)

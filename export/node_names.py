@@ -1,0 +1,68 @@
+"""Names for the nodes of an ONNX graph: the path of the module that a node computes for, a slash, its operator.
+
+`encoder.blocks.1.feed_forward.up/Gemm` is what a profiler, an error message of ONNX Runtime and the search for a faulty
+layer then speak of. A number tells apart the nodes of one module with one operator. The root's own nodes have no path:
+`Reshape_2`.
+"""
+
+import ast
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+
+import onnx
+
+# Where the exporter keeps the way to a node: the modules' paths from the root, "", down, and last PyTorch's operator.
+_SCOPES = "pkg.torch.onnx.name_scopes"
+# What it writes there for a node that it made without a module.
+_NO_MODULE = "_empty_nn_module_stack_from_metadata_hook"
+
+
+def name_nodes(graph: onnx.GraphProto, owners: AbstractSet[str]) -> None:
+    """Name every node after its module and operator; needs the exporter's metadata, so it comes before stripping.
+
+    Args:
+        graph: the exported graph; its nodes get other names, each its own.
+        owners: the paths of the modules that hold parameters or tables. Who reads `encoder.position.table` computes for
+            `encoder.position`, even if PyTorch never called that module.
+    """
+    paths: dict[str, str] = {}
+    taken: dict[str, int] = {}
+    for node in all_nodes(graph):
+        scope = _scope(node)
+        if scope is None:
+            # A node that one of the exporter's optimisations made works on for whoever made its input.
+            scope = next((paths[name] for name in node.input if name in paths), "")
+        read = {name.rpartition(".")[0] for name in node.input} & owners
+        path = max((owner for owner in read if is_inside(owner, scope)), default=scope)
+        paths.update(dict.fromkeys(node.output, path))
+        name = f"{path}/{node.op_type}" if path else node.op_type
+        count = taken.setdefault(name, 0)
+        taken[name] += 1
+        node.name = f"{name}_{count}" if count else name
+
+
+def module_of(node_name: str) -> str:
+    """Return the module path in a name that `name_nodes` gave; the root's is empty."""
+    return node_name.rpartition("/")[0]
+
+
+def is_inside(path: str, outer: str) -> bool:
+    """Whether a module path is another or lies below it; everything lies below the root."""
+    return not outer or path == outer or path.startswith(f"{outer}.")
+
+
+def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Yield every node of a graph and of the graphs inside its nodes."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in [attribute.g] * attribute.HasField("g") + list(attribute.graphs):
+                yield from all_nodes(inner)
+
+
+def _scope(node: onnx.NodeProto) -> str | None:
+    for entry in node.metadata_props:
+        if entry.key == _SCOPES:
+            *modules, _ = ast.literal_eval(entry.value)
+            return "" if modules[-1:] == [_NO_MODULE] or not modules else str(modules[-1])
+    return None

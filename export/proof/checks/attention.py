@@ -1,0 +1,203 @@
+"""Attention in both files: as many as there are layers, wired as queries, keys, values, with heads, scale and mask."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from export.contract import ATTENTION_MASK
+from export.onnx_export import ONNX_FILE
+from export.proof.checks.files import Files
+from export.proof.checks.onnx_graph import attributes_of, describe
+from export.proof.checks.script_graph import COMPUTED, arguments_of
+from export.torchscript import TORCHSCRIPT_FILE
+from models.attention import ATTENTIONS
+
+
+@dataclass(frozen=True)
+class Core:
+    """The operator that a layer has exactly one of, in each file."""
+
+    onnx: str
+    torchscript: str
+
+
+# By `AttentionRow.core`.
+CORES = {
+    "fused": Core("Attention", "aten::scaled_dot_product_attention"),
+    "softmax": Core("Softmax", "aten::softmax"),
+}
+# Nodes that move a tensor's values about, or multiply all of them, or hide some.
+_ONNX_MOVES = frozenset({"Mul", "Reshape", "Transpose", "Where"})
+_SCRIPT_MOVES = frozenset({"aten::mul", "aten::transpose", "aten::view"})
+_SCRIPT_MASKS = frozenset({"aten::masked_fill"})
+# What `Attention` must leave to the mask, or to its defaults. The scale's own default is 1 / √D.
+_ONNX_ATTENTION = {"is_causal": 0, "softcap": 0.0, "qk_matmul_output_mode": 0}
+_SCRIPT_ATTENTION = {"dropout_p": 0.0, "is_causal": False, "scale": None, "enable_gqa": False}
+
+
+def check_fused(files: Files) -> list[str]:
+    """Count the operators that attention was promised to become; a shortfall is a model that lost its fast kernels."""
+    config = files.config["encoder"]
+    problems = []
+    for core, row in CORES.items():
+        wanted = config["num_layers"] if ATTENTIONS[config["attention"]].core == core else 0
+        for file, name, got in (
+            (ONNX_FILE, row.onnx, len(files.graph.of_kind(row.onnx))),
+            (TORCHSCRIPT_FILE, row.torchscript, len(files.script.of_kind(row.torchscript))),
+        ):
+            if got != wanted:
+                problems.append(
+                    f"{file} has {got} of {wanted} {name}, one a layer of {config['attention']!r} attention"
+                )
+    return problems
+
+
+def check_attention(files: Files) -> list[str]:
+    return [*_check_onnx(files), *_check_onnx_causal(files), *_check_torchscript(files)]
+
+
+def _check_onnx(files: Files) -> Iterator[str]:
+    graph, config = files.graph, files.config["encoder"]
+    heads, width = config["num_heads"], config["dim"] // config["num_heads"]
+    for node in graph.of_kind("Attention"):
+        where = f"{ONNX_FILE}, {describe(node)}"
+        attributes = attributes_of(node)
+        scale = attributes.pop("scale", width**-0.5)
+        if abs(scale - width**-0.5) > 1e-7 * width**-0.5:
+            yield f"{where}: scale is {scale:.9g}; the model has {width**-0.5:.9g}"
+        for name in sorted(attributes.keys() | _ONNX_ATTENTION.keys()):
+            if attributes.get(name) != _ONNX_ATTENTION.get(name):
+                yield f"{where}: {name} is {attributes.get(name)!r}; it must be {_ONNX_ATTENTION.get(name)!r}"
+        if len(node.input) != 4:
+            yield f"{where}: has {len(node.input)} inputs; it must have queries, keys, values and a mask"
+        yield from _check_wiring(files, where, list(node.input[:3]))
+        for value in node.input[:3]:
+            got = graph.shapes.get(value, ())
+            if len(got) != 4 or got[1] != heads:
+                yield f"{where}: takes {value} of sizes {got}; the model has {heads} heads"
+    for node in graph.of_kind("Softmax"):
+        scores = _masked(files, node.input[0])
+        product = graph.producers.get(scores)
+        users = [user for user in graph.nodes if user.op_type == "MatMul" and _comes_from(files, user.input[0], node)]
+        if product is None or product.op_type != "MatMul" or len(users) != 1:
+            yield f"{ONNX_FILE}, {describe(node)}: does not stand between a product of queries and keys and the values"
+            continue
+        where = f"{ONNX_FILE}, {describe(node)}"
+        yield from _check_wiring(files, where, [*product.input[:2], users[0].input[1]])
+        got = graph.shapes.get(scores, ())
+        if len(got) != 4 or got[1] != heads:
+            yield f"{where}: takes scores of sizes {got}; the model has {heads} heads"
+    cores = [node for row in CORES.values() for node in graph.of_kind(row.onnx)]
+    for node in cores:
+        mask = node.input[3] if node.op_type == "Attention" and len(node.input) > 3 else node.input[0]
+        if ATTENTION_MASK not in graph.dependencies.get(mask, frozenset()):
+            yield f"{ONNX_FILE}, {describe(node)}: its mask does not follow from {ATTENTION_MASK}"
+
+
+def _masked(files: Files, name: str) -> str:
+    """Step back from masked scores to the scores."""
+    node = files.graph.producers.get(name)
+    return node.input[2] if node is not None and node.op_type == "Where" else name
+
+
+def _comes_from(files: Files, name: str, node: Any) -> bool:
+    """Whether a value is a node's output, perhaps with some of it masked."""
+    return bool(_masked(files, name) == node.output[0])
+
+
+def _check_wiring(files: Files, where: str, values: list[str]) -> Iterator[str]:
+    """Check that queries, keys, values are the first, second and third part of one projection."""
+    graph = files.graph
+    sources = [graph.trace_back(name, _ONNX_MOVES) for name in values]
+    splits = {id(graph.producers.get(source)): graph.producers.get(source) for source in sources}
+    split = next(iter(splits.values()))
+    if len(splits) != 1 or split is None or split.op_type != "Split":
+        yield f"{where}: queries, keys and values must be the parts of one projection"
+    elif sources != list(split.output):
+        order = [("queries", "keys", "values")[list(split.output).index(source)] for source in sources]
+        yield f"{where}: takes {', '.join(order)} in the place of queries, keys, values"
+
+
+def _check_onnx_causal(files: Files) -> Iterator[str]:
+    """Check that a causal model, and no other, compares positions before attention, keys with queries."""
+    graph, causal = files.graph, files.config["encoder"]["causal"]
+    compared = {id(node): node for node in graph.of_kind("LessOrEqual")}
+    if not causal:
+        for node in compared.values():
+            yield f"{ONNX_FILE}, {describe(node)}: compares positions as a causal model does; this one is not causal"
+        return
+    for row in CORES.values():
+        for core in graph.of_kind(row.onnx):
+            mask = core.input[3] if core.op_type == "Attention" and len(core.input) > 3 else core.input[0]
+            before = [node for node in graph.ancestors(mask) if id(node) in compared]
+            sizes = [[graph.shapes.get(name, ())[-2:] for name in node.input] for node in before]
+            if not any(len(key) == 2 and key[0] == 1 and query[1:] == (1,) for key, query in sizes):
+                where = f"{ONNX_FILE}, {describe(core)}"
+                yield f"{where}: nothing keeps a query from the keys after it; the model is causal"
+
+
+def _check_torchscript(files: Files) -> Iterator[str]:
+    script, config = files.script, files.config["encoder"]
+    for node in script.of_kind("aten::scaled_dot_product_attention"):
+        arguments = arguments_of(node)
+        for name, wanted in _SCRIPT_ATTENTION.items():
+            got = script.constant(arguments[name])
+            if got != wanted:
+                yield f"{TORCHSCRIPT_FILE}, {node.kind()}: {name} is {got!r}; it must be {wanted!r}"
+        if arguments["attn_mask"].node().mustBeNone():
+            yield f"{TORCHSCRIPT_FILE}, {node.kind()}: has no mask"
+        yield from _check_script_wiring([arguments[name] for name in ("query", "key", "value")])
+    products = {value.unique(): node for node in script.of_kind("aten::matmul") for value in node.outputs()}
+    for node in script.of_kind("aten::softmax"):
+        scores = products.get(_step_back(next(node.inputs()), _SCRIPT_MASKS).unique())
+        weights = node.output().unique()
+        users = [
+            user for user in products.values() if _step_back(next(user.inputs()), _SCRIPT_MASKS).unique() == weights
+        ]
+        if scores is None or len(users) != 1:
+            yield f"{TORCHSCRIPT_FILE}, {node.kind()}: does not stand between queries and keys and the values"
+        else:
+            yield from _check_script_wiring([*scores.inputs(), list(users[0].inputs())[1]])
+    for node in script.of_kind("aten::view"):
+        sizes = script.constant(list(node.inputs())[1])
+        if len(sizes) == 4 and sizes[2:] != [config["num_heads"], -1]:
+            yield f"{TORCHSCRIPT_FILE}: splits heads into {sizes[2:]}; the model has {[config['num_heads'], -1]}"
+    compared = len(script.of_kind("aten::le"))
+    wanted_compared = config["num_layers"] if config["causal"] else 0
+    if compared != wanted_compared:
+        yield f"{TORCHSCRIPT_FILE} compares positions for causal attention {compared} of {wanted_compared} times"
+    yield from _check_script_flags(files)
+
+
+def _check_script_wiring(values: list[Any]) -> Iterator[str]:
+    sources = [_step_back(value, _SCRIPT_MOVES) for value in values]
+    parts = [part.unique() for part in sources[0].node().outputs()]
+    if [source.unique() for source in sources] != parts:
+        yield f"{TORCHSCRIPT_FILE}: attention does not take queries, keys, values as one projection gives them"
+
+
+def _step_back(value: Any, through: frozenset[str]) -> Any:
+    """Follow a value back through nodes that only move it about, and in and out of tuples."""
+    while True:
+        node = value.node()
+        if node.kind() in through:
+            value = next(node.inputs())
+        elif node.kind() == "prim::TupleUnpack" and node.input().node().kind() == "prim::TupleConstruct":
+            place = [output.unique() for output in node.outputs()].index(value.unique())
+            value = list(node.input().node().inputs())[place]
+        else:
+            return value
+
+
+def _check_script_flags(files: Files) -> Iterator[str]:
+    """Compare the settings that stand in the modules of the file with those of the model's own modules."""
+    modules = dict(files.torchscript.named_modules())
+    for path, module in files.eager.named_modules():
+        for name in ("num_heads", "causal"):
+            wanted = getattr(module, name, None)
+            if wanted is None or path not in modules:
+                continue
+            scripted: Any = modules[path]
+            got = scripted._c.getattr(name) if scripted._c.hasattr(name) else COMPUTED
+            if got != wanted:
+                yield f"{TORCHSCRIPT_FILE}, {path}: {name} is {got!r}; the model has {wanted!r}"

@@ -1,0 +1,112 @@
+"""Everything .pt2, the format that torch.export writes and PyTorch names after TorchScript: export, metadata, loading.
+
+The file holds a graph of ATen operators and the weights as raw bytes. It enforces the limits by itself: another
+batch in the mask than in the ids, or a sequence that is too long, is an error. AOTInductor compiles it.
+
+The format is young: a release of torch reads what it or an older one wrote, and no more is promised. The graph names
+the CPU wherever it creates a tensor, so `.to(device)` is not enough; torch.export.passes.move_to_device_pass is.
+"""
+
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch._export.verifier import SpecViolationError
+from torch.export import Dim, ExportedProgram
+from torch.export.pt2_archive._package import load_pt2 as load_archive
+
+from export.archive import rewrite_archive
+from export.contract import BATCH_AXIS, PT2_METADATA_FILE, SEQUENCE_AXIS, Limits, canonical_json
+from export.example import choose_example
+from export.pt2_guard import METADATA_RECORD, SAMPLE_INPUTS, refuse_code
+
+PT2_FILE = "model.pt2"
+MINIMUM_TORCH = torch.__version__.partition("+")[0]
+
+# What a node needs: the type of its value, and the module that it came from. Other notes hold source paths.
+_NOTES = {"val", "nn_module_stack"}
+# What torch's loader raises on a graph that does not fit together.
+_LOAD_ERRORS = (
+    *(RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError),
+    SpecViolationError,
+)
+
+
+def export_pt2(model: torch.nn.Module, metadata: dict[str, Any], limits: Limits) -> bytes:
+    """Export a model in eval mode into the bytes of a .pt2 archive that carries the metadata.
+
+    The bytes are a function of the model and the metadata.
+
+    Raises:
+        ValueError: if the model is in training mode, or its graph holds what `load_pt2` refuses.
+    """
+    if model.training:
+        raise ValueError("a model is exported in eval mode; got one in training mode. Call .eval() first.")
+    axes = {0: Dim(BATCH_AXIS, min=1), 1: Dim(SEQUENCE_AXIS, min=1, max=limits.max_length)}
+    program = torch.export.export(model, choose_example(model, limits).inputs(limits), dynamic_shapes=(axes, axes))
+    for node in program.graph.nodes:
+        for note in node.meta.keys() - _NOTES:
+            del node.meta[note]
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer, extra_files={PT2_METADATA_FILE: canonical_json(metadata)})
+    # Sample inputs would be pickled; an empty record stands for none. The id is drawn anew each time.
+    data = rewrite_archive(buffer.getvalue(), drop=(".data/serialization_id",), empty=(SAMPLE_INPUTS,))
+    load_pt2(data)
+    return data
+
+
+def read_pt2(data: bytes) -> tuple[ExportedProgram, dict[str, Any]]:
+    """Read the program of a .pt2 archive, with its metadata.
+
+    Nothing is unpickled, and no code but the graph's can run: what would need either is refused. To have it compiled,
+    give it inputs first: `program.example_inputs = ((input_ids, attention_mask), {})`; the file holds none.
+
+    Raises:
+        ValueError: if the bytes are damaged or not of Ferry's making.
+    """
+    return _read(data, lambda program: program)
+
+
+def load_pt2(data: bytes) -> tuple[torch.nn.Module, dict[str, Any]]:
+    """Load a .pt2 archive onto the CPU as a module that can be called, with its metadata.
+
+    Raises:
+        ValueError: as `read_pt2`.
+    """
+    return _read(data, ExportedProgram.module)
+
+
+def read_pt2_metadata(data: bytes) -> dict[str, Any]:
+    """Read the metadata of a .pt2 archive alone, which is much quicker than reading its program.
+
+    Raises:
+        ValueError: as `read_pt2`.
+    """
+    try:
+        refuse_code(data)
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            metadata: dict[str, Any] = json.loads(archive.read(METADATA_RECORD))
+    except _LOAD_ERRORS as error:
+        raise _damaged(error) from None
+    return metadata
+
+
+_T = TypeVar("_T")
+
+
+def _read(data: bytes, use: Callable[[ExportedProgram], _T]) -> tuple[_T, dict[str, Any]]:
+    try:
+        refuse_code(data)
+        contents = load_archive(io.BytesIO(data))
+        metadata = json.loads(contents.extra_files[PT2_METADATA_FILE])
+        return use(contents.exported_programs["model"]), metadata
+    except _LOAD_ERRORS as error:
+        raise _damaged(error) from None
+
+
+def _damaged(error: Exception) -> ValueError:
+    first_line = (str(error).strip() or type(error).__name__).partition("\n")[0]
+    return ValueError(f"{PT2_FILE} is damaged or not of Ferry's making: {first_line}")

@@ -1,0 +1,26 @@
+"""FAULTS: every planted fault in one table."""
+
+from tests.sabotage.faults import (
+    archives,
+    contracts,
+    documents,
+    onnx_graphs,
+    packing,
+    runs,
+    tokenizers,
+    twins,
+    weights,
+)
+from tests.sabotage.faults.fault import Fault
+
+FAULTS: tuple[Fault, ...] = (
+    *weights.FAULTS,
+    *twins.FAULTS,
+    *onnx_graphs.FAULTS,
+    *archives.FAULTS,
+    *contracts.FAULTS,
+    *tokenizers.FAULTS,
+    *documents.FAULTS,
+    *packing.FAULTS,
+    *runs.FAULTS,
+)
