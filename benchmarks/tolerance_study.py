@@ -77,7 +77,7 @@ def measure_architecture(architecture: Architecture) -> Iterator[Measurement]:
 def _measure(architecture: Architecture, weights: str, files: Files) -> Measurement:
     limits = model_limits(architecture.config)
     shapes = {(batch, length) for batch in BATCHES for length in (*LENGTHS, limits.max_length)}
-    cases = [case for case in build_grid(limits) if case.input_ids.shape in shapes]
+    cases = [case for case in build_grid(limits) if case.input_ids.shape in shapes and "-odd-" not in case.name]
     reference = _answers(load_reference(files.__getitem__), cases)
     eager = _answers(open_runtime(EAGER, files.__getitem__), cases)
     tolerance = derive_tolerance([a for a in eager if a is not None], [r for r in reference if r is not None])

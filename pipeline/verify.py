@@ -140,7 +140,7 @@ def _verify(run: Path, question: Question, *, show: bool) -> Verification:
         recorded_accuracy=trained["metrics"]["test"]["accuracy"],
         track=_Progress(show),
     )
-    record = {**report.document(proof), **asked}
+    record = {**report.document(proof), **asked, "name": trained["name"]}
     with new_folder(folder, replace=True, record=VERIFY_RECORD) as work:
         (work / VERIFY_RECORD).write_text(dump_json(record))
         (work / VERIFICATION_PAGE).write_text(report.page(record), "utf-8")

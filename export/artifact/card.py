@@ -60,7 +60,7 @@ Ferry {metadata["versions"]["ferry"]}.
 {_none_of_these(metadata["threshold"], manifest["metrics"]["test"], per_word=per_word)}
 
 Proven: the PyTorch model, `model.pt`, `model.pt2` and `model.onnx` compute the same function, to {tolerance:.2g} on the
-logits, over every shape and mask of `verification.json`. {providers}.
+logits, over every shape and mask of `verification.json`. {providers}. {_effort(verification)}
 
 Not measured: texts of other domains or languages than the training data's.
 
@@ -100,6 +100,15 @@ Not measured: texts of other domains or languages than the training data's.
 
 {_mistakes(evaluation["confusions"])}
 """
+
+
+def _effort(verification: dict[str, Any]) -> str:
+    """Say how hard the proof was tried: what was drawn, and what was left out."""
+    asked = sum(search["asked"] for search in verification["searches"])
+    drawn = sum(search["drawn"] for search in verification["searches"])
+    cut = f" of {asked:,}, for the time was up" if drawn < asked else ""
+    left_out = [f"Not run: {name} ({reason})." for name, reason in verification["skipped"].items()]
+    return " ".join([f"Inputs drawn at random: {drawn:,}{cut}.", *left_out])
 
 
 def _figures(metrics: dict[str, dict[str, float]], rows: dict[str, int], truncated: dict[str, int]) -> str:

@@ -7,8 +7,6 @@ core for the default model.
 import json
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from export.artifact.findings import Finding, numeric, structural
 from export.artifact.goldens import PROBABILITY_TOLERANCE, bound_hashes, replay_goldens
 from export.artifact.layout import GOLDENS_FILE, VERIFICATION_FILE, ArtifactError
@@ -16,7 +14,7 @@ from export.artifact.load import RUNTIMES, Artifact, open_model
 from export.contract import LOGITS
 from export.errors import FerryError
 from export.model import CONFIG_FILE, model_limits
-from export.proof.cases import Case, build_grid, odd_cases
+from export.proof.cases import Case, build_grid
 from export.proof.invariance import check_invariance
 from export.proof.parity import Failure, check_parity
 from export.proof.precision import FLOAT32
@@ -78,20 +76,11 @@ def _prove(artifact: Artifact, opened: dict[str, Runtime]) -> Iterator[Finding]:
             except BackendError as error:
                 yield from numeric("parity", [f"{backend} can't load its file: {error}"])
         parity = check_parity(reference, [eager, *runtimes], cases, limits)
-        odd = check_parity(reference, [eager, *runtimes], odd_cases(limits), limits)
     except BackendError as error:
         yield from numeric("parity", [f"{CONFIG_FILE} and the weights do not make a model that runs: {error}"])
         return
     for part in parity.backends:
         yield from numeric("parity", _summary(part.backend, f"{len(cases)} cases", part.failures))
-    for part in odd.backends:
-        # Few answers may give a narrow limit by luck; the grid's is right for all.
-        beyond = [
-            failure
-            for failure in part.failures
-            if not (part.errors.get(failure.where) or np.inf) <= parity.tolerance.limit
-        ]
-        yield from numeric("parity", _summary(part.backend, f"{len(odd.cases)} odd shapes", beyond))
     for law in check_invariance(runtimes, limits, parity.tolerances):
         yield from numeric(
             "invariance", _summary(law.backend, f"{law.retellings} retellings ({law.law})", law.failures)

@@ -95,8 +95,8 @@ def sequence_lengths(max_length: int) -> list[int]:
 def build_grid(limits: Limits, *, seed: int = SEED) -> list[Case]:
     """Build every case of the grid; a mask that repeats an earlier one of the same shape is left out.
 
-    Behind them stand cases that together hold every id of the vocabulary. A case depends on the seed and its own name
-    only, so that it can be built again alone.
+    Behind them stand every length up to 256, a batch larger than the grid's, and cases that together hold every id of
+    the vocabulary. A case depends on the seed and its own name only, so that it can be built again alone.
     """
     cases = []
     for batch in BATCHES:
@@ -110,23 +110,18 @@ def build_grid(limits: Limits, *, seed: int = SEED) -> list[Case]:
                 seen.add(mask.tobytes())
                 ids = _draw_ids(mask, limits.vocab_size, rng)
                 cases.append(Case(name=f"B{batch}-T{length}-{kind}", input_ids=ids, attention_mask=mask))
-    return [*cases, *_vocabulary_cases(limits)]
+    return [*cases, *_odd_cases(limits, seed), *_vocabulary_cases(limits)]
 
 
-def odd_cases(limits: Limits, *, seed: int = SEED) -> list[Case]:
-    """Build the shapes that are on no grid: every length up to 256 once, and a batch larger than any of the grid's.
-
-    They are few tokens each, and see what is wrong at one length only, or for many rows only.
-    """
+def _odd_cases(limits: Limits, seed: int) -> Iterator[Case]:
+    """Build shapes of few tokens each that see what is wrong at one length only, or for many rows only."""
     shapes = [(2, length, "holes") for length in range(1, min(limits.max_length, _EVERY_LENGTH_TO) + 1)]
     shapes += [(_LARGE_BATCH, min(7, limits.max_length), kind) for kind in ("right", "empty-row")]
-    cases = []
     for batch, length, kind in shapes:
         rng = np.random.default_rng([seed, batch, length])
         mask = MASKS[kind](batch, length, rng)
         ids = _draw_ids(mask, limits.vocab_size, rng)
-        cases.append(Case(name=f"B{batch}-T{length}-odd-{kind}", input_ids=ids, attention_mask=mask))
-    return cases
+        yield Case(name=f"B{batch}-T{length}-odd-{kind}", input_ids=ids, attention_mask=mask)
 
 
 def _vocabulary_cases(limits: Limits) -> Iterator[Case]:

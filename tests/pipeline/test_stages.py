@@ -123,6 +123,11 @@ def test_goldens_leave_out_the_last_bits_of_float64(artifact):
     assert all(number == round(number, 7) for number in found)
 
 
+def test_the_card_tells_what_the_proof_left_out(artifact):
+    card = (artifact / "README.md").read_text("utf-8")
+    assert "Inputs drawn at random: 0. Not run: aot-inductor (left out, as was asked)." in card
+
+
 def test_second_package_is_skipped(small_run, artifact):
     before = {path: path.stat().st_mtime_ns for path in artifact.iterdir()}
     assert package(small_run, "1.0.0", artifact.parent.parent).skipped

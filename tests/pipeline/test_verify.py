@@ -20,6 +20,7 @@ from export.files import dump_json, sha256_bytes
 from export.model import CONFIG_FILE, WEIGHTS_FILE
 from export.onnx_export import ONNX_FILE
 from export.proof import report
+from export.proof.prove import Effort
 from export.proof.runtimes import EAGER, open_runtime
 from export.pt2 import PT2_FILE
 from export.tokenizer import Tokenizer, pad_batch, train_tokenizer
@@ -29,7 +30,7 @@ from pipeline.cli import cli
 from pipeline.data.dataset import Split
 from pipeline.data.test_split import TEST_SPLIT_FILE, write_test_split
 from pipeline.run import ROOT, source_hash
-from pipeline.verify import RefutedError, run_stage, verify
+from pipeline.verify import Question, RefutedError, run_stage, verify
 from tests.export.proof.subjects import LABELS, build_files
 from tests.questions import QUICK
 
@@ -119,10 +120,44 @@ def test_the_same_question_is_not_answered_twice(run: Path, monkeypatch: pytest.
     assert not verify(run, QUICK, show=False).skipped
 
 
+class ProvedAgainError(Exception):
+    """Stands for a proof, which would take its time."""
+
+
+@pytest.mark.parametrize(
+    ("question", "compiler"),
+    [
+        (replace(QUICK, effort=Effort(draws=1)), False),
+        (replace(QUICK, effort=Effort(draws=0, seed=1)), False),
+        (replace(QUICK, effort=Effort(draws=0, seconds=1.0)), False),
+        (replace(QUICK, compiled=True), True),
+    ],
+    ids=["draws", "seed", "seconds", "compiled"],
+)
+def test_an_answer_to_less_is_no_answer(
+    run: Path, monkeypatch: pytest.MonkeyPatch, question: Question, compiler: bool
+) -> None:
+    first = verify(run, QUICK, show=False)
+    assert first.record["skipped"] == {"aot-inductor": "left out, as was asked"}
+    assert first.record["effort"] == {"draws": 0, "seconds": None, "seed": 0}
+
+    def prove_again(*_: Any, **__: Any) -> Any:
+        raise ProvedAgainError
+
+    monkeypatch.setattr(stage, "prove", prove_again)
+    monkeypatch.setattr(stage, "missing_for_aot", lambda: [] if compiler else ["there is no compiler"])
+    with pytest.raises(ProvedAgainError):
+        verify(run, question, show=False)
+    # Where nothing can be compiled, having left it out is all that can be asked.
+    monkeypatch.setattr(stage, "missing_for_aot", lambda: ["there is no compiler"])
+    assert verify(run, replace(QUICK, compiled=True), show=False).skipped
+
+
 def test_the_page_follows_from_the_record_and_is_written_again_if_it_is_gone(run: Path) -> None:
     verify(run, QUICK, show=False)
     page = run / "verify" / "verification.html"
     assert page.read_text("utf-8") == report.page(record_of(run))
+    assert "Ferry · verification · stub" in page.read_text("utf-8")
     page.unlink()
     assert not verify(run, QUICK, show=False).skipped
     assert page.is_file()

@@ -1,7 +1,7 @@
 """The grid as coloured cells: a band of rows for each backend, a row of it for each batch size.
 
 Columns are mask patterns, grouped by sequence length, so that a fault of a length, a batch or a mask is seen as a line.
-Inputs that hold the vocabulary stand behind them.
+Behind them stand inputs of every length, and those that hold the vocabulary.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,8 @@ from export.proof.report.markup import Html, element, join
 
 # The shade of a cell by the share of the limit that it uses; healthy backends lie near 0.2.
 SHADES = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
-VOCABULARY = "ids-from-"
+# How the pattern of an input begins that has no place by batch and mask, and the title over such inputs.
+BEHIND = {"odd-": "every length", "ids-from-": "every id"}
 # Stands between two blocks.
 _GAP = element("td", class_="gap")
 
@@ -27,11 +28,14 @@ class Block(NamedTuple):
 
 def lay_out(cases: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[Block]]:
     """Return the batch sizes, one a row, and the blocks of columns."""
-    vocabulary = [i for i, case in enumerate(cases) if case["pattern"].startswith(VOCABULARY)]
+    behind = {
+        title: [index for index, case in enumerate(cases) if case["pattern"].startswith(start)]
+        for start, title in BEHIND.items()
+    }
     grid = {
         (case["length"], case["pattern"], case["batch"]): index
         for index, case in enumerate(cases)
-        if index not in vocabulary
+        if not case["pattern"].startswith(tuple(BEHIND))
     }
     batches = sorted({batch for _, _, batch in grid})
     # Long rows have every pattern, in the order of the table of masks; short ones lack some.
@@ -42,14 +46,13 @@ def lay_out(cases: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[Block]]
         patterns = [pattern for pattern in order if pattern in found]
         cells = [[grid.get((length, pattern, batch)) for pattern in patterns] for batch in batches]
         blocks.append(Block(f"{length}", patterns, cells))
-    if vocabulary:
-        # Column by column, as the ids follow each other.
-        height = max(1, len(batches))
-        rows = [list[int | None](vocabulary[row::height]) for row in range(height)]
-        width = len(rows[0])
-        blocks.append(
-            Block("every id", [""] * width, [row + [None] * (width - len(row)) for row in rows]),
-        )
+    # Column by column, as lengths and ids follow each other.
+    height = max(1, len(batches))
+    for title, indices in behind.items():
+        if indices:
+            rows = [list[int | None](indices[row::height]) for row in range(height)]
+            width = len(rows[0])
+            blocks.append(Block(title, [""] * width, [row + [None] * (width - len(row)) for row in rows]))
     return batches, blocks
 
 

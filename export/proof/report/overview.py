@@ -11,7 +11,8 @@ def verdict(document: Document) -> Html:
     facts = [element("div", element("dt", name), element("dd", value)) for name, value in _facts(document)]
     return element(
         "header",
-        element("p", "Ferry · verification", class_="kicker"),
+        # The name is the caller's to add.
+        element("p", " · ".join(["Ferry", "verification", *filter(None, [document.get("name")])]), class_="kicker"),
         element("h1", "Passed" if passed else "Failed", class_="verdict " + ("passed" if passed else "failed")),
         element("p", _passed(document) if passed else _failed(document), class_="summary"),
         element("dl", *facts, class_="facts"),
@@ -20,19 +21,23 @@ def verdict(document: Document) -> Html:
 
 def _passed(document: Document) -> str:
     parity, task = document["parity"], document["test_split"]
-    drawn = sum(search["drawn"] for search in document["searches"])
-    inputs = [f"{count(len(parity['cases']), 'input')} of the grid"]
-    inputs += [f"{drawn:,} drawn at random"] if drawn else []
-    inputs += [f"{count(task['rows'], 'row')} of the test split"] if task else []
+    # Not every backend is asked everything: each kind of input tells how many were.
+    asked = [(f"{count(len(parity['cases']), 'input')} of the grid", parity["backends"])]
+    for search in document["searches"]:
+        asked.append((f"{search['drawn']:,} drawn {told_weights(search)}", search["backends"]))
+    asked += [(f"{count(task['rows'], 'row')} of the test split", task["backends"])] if task else []
+    told = [f"{inputs} ({count(len(backends), 'backend')})" for inputs, backends in asked]
     limited = sum(part["limit"] is not None for part in parity["backends"])
     others = len(parity["backends"]) - limited
-    told = (
-        f"{count(limited, 'backend')} compute the same function as PyTorch: on {', '.join(inputs[:-1])} and "
-        f"{inputs[-1]} no answer lies further from float64 than PyTorch's own rounding allows. "
+    sentence = (
+        f"{count(limited, 'backend')} compute the same function as PyTorch: no answer lies further from float64 than "
+        f"PyTorch's own rounding allows, on {', '.join(told[:-1])}{' and ' if told[:-1] else ''}{told[-1]}. "
     )
     if others:
-        told += f"{others} more, of a precision that is another function by design, keep the accuracy and the laws. "
-    return told + "No check of the files finds anything wrong."
+        sentence += (
+            f"{others} more, of a precision that is another function by design, keep the accuracy and the laws. "
+        )
+    return sentence + "No check of the files finds anything wrong."
 
 
 def _failed(document: Document) -> str:
@@ -58,7 +63,9 @@ def _facts(document: Document) -> list[tuple[str, str]]:
     facts = []
     if parity:
         facts.append(("limit on the logits", number(parity["tolerance"]["limit"])))
-        used = [(share(part["max_error"], part["limit"]) or 0.0, part["backend"]) for part in parity["backends"]]
+        parts = [*parity["backends"], *(task["backends"] if task else [])]
+        parts += [part for search in document["searches"] for part in search["backends"]]
+        used = [(share(part["max_error"], part["limit"]) or 0.0, part["backend"]) for part in parts]
         most, backend = max(used)
         facts.append(("largest share of a limit", f"{percent(most)}, {backend}"))
     if task:

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import weakref
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +29,8 @@ _ROOT = Path(__file__).resolve().parents[3]
 _CHILD = "export.proof.runtimes.aot_child"
 # A process that has closed its output is about to end; the system may write its memory to the disk before.
 _LAST_SECONDS = 30.0
+# Building takes half a minute, on a busy machine some minutes; a compiler that waits for a licence may do so for ever.
+_PATIENCE = 900.0
 
 
 class AotRuntime(Runtime):
@@ -76,12 +79,19 @@ class AotRuntime(Runtime):
         """Send the frames of a question, none after the start, and return the answer."""
         assert self._child.stdin is not None
         assert self._child.stdout is not None
+        late = threading.Event()
+        patience = threading.Timer(_PATIENCE, _give_up, [self._child, late])
+        patience.start()
         try:
             for frame in frames:
                 write_frame(self._child.stdin, frame)
             answer = read_frame(self._child.stdout)
         except OSError:
             answer = None
+        finally:
+            patience.cancel()
+        if late.is_set():
+            raise BackendError(f"the process of the compiled model gave no answer within {_PATIENCE:g} s")
         if answer is None:
             raise BackendError(self._cause_of_death())
         kind, content = answer[:1], answer[1:]
@@ -126,6 +136,16 @@ def _clear(children: "list[subprocess.Popen[bytes]]", folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def _give_up(child: "subprocess.Popen[bytes]", late: threading.Event) -> None:
+    late.set()
+    _kill(child)
+
+
+def _kill(child: "subprocess.Popen[bytes]") -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+
+
 def _end(child: "subprocess.Popen[bytes]") -> None:
     """End a process, with all that it started, if it has not ended."""
     for stream in (child.stdin, child.stdout):
@@ -133,6 +153,5 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
         with suppress(OSError):
             stream.close()
     if child.poll() is None:
-        with suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
+        _kill(child)
     child.wait()

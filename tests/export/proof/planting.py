@@ -14,19 +14,13 @@ from torch import nn
 
 from export.archive import rewrite_archive
 from export.contract import ONNX_METADATA_KEY, canonical_json
-from export.onnx_export import ONNX_FILE
 from export.pt2 import PT2_FILE
 from export.torchscript import TORCHSCRIPT_FILE, export_torchscript
 from tests.export.proof.subjects import eager_model, metadata_of
+from tests.sabotage.tools import edit_onnx
 
 Files = dict[str, bytes]
 Plant = Callable[[Files], None]
-
-
-def edit_onnx(files: Files, edit: Callable[[onnx.ModelProto], None]) -> None:
-    model = onnx.load_from_string(files[ONNX_FILE])
-    edit(model)
-    files[ONNX_FILE] = model.SerializeToString(deterministic=True)
 
 
 def onnx_fault(edit: Callable[[onnx.ModelProto], None]) -> Plant:

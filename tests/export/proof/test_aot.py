@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from export.model import CONFIG_FILE
-from export.proof.runtimes import EAGER, BackendError, Ids, missing_for_aot, open_runtime
+from export.proof.runtimes import EAGER, BackendError, Ids, aot, missing_for_aot, open_runtime
 from export.proof.runtimes.aot import AotRuntime
 from export.proof.runtimes.aot_child import READY, read_frame
 from export.proof.runtimes.compiler import find_compiler
@@ -154,6 +154,19 @@ def test_a_compiler_that_fails_is_an_error(
     compiler.chmod(0o755)
     monkeypatch.setenv("CXX", str(compiler))
     with pytest.raises(BackendError, match=r"^no space left$"):
+        AotRuntime(good.__getitem__)
+
+
+@needs_a_compiler
+def test_a_compiler_that_hangs_is_given_up(
+    good: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    compiler = tmp_path / "c++"
+    compiler.write_text(f"#!/bin/sh\n[ $# = 1 ] && exec {find_compiler()} $1\nexec sleep 1000\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setattr(aot, "_PATIENCE", 2.0)
+    with pytest.raises(BackendError, match=r"^the process of the compiled model gave no answer within 2 s$"):
         AotRuntime(good.__getitem__)
 
 

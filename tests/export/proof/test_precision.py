@@ -13,7 +13,8 @@ from export.proof.prove import Proof, prove
 from export.proof.runtimes import EAGER, EAGER_HALF, ONNX_FP16_FILE, ONNX_INT8_FILE, select_backends
 from tests.export.proof.precisions import dynamic_int8_file, half_file
 from tests.export.proof.subjects import make_batches
-from tests.export.proof.test_sabotage import edit_onnx, edit_tensor
+from tests.export.proof.test_sabotage import edit_tensor
+from tests.sabotage.tools import edit_onnx
 
 HALF = "onnxruntime-cpu-all-float16"
 QUANTISED = "onnxruntime-cpu-all-int8"

@@ -29,15 +29,10 @@ from export.proof.prove import prove
 from export.proof.runtimes import BACKENDS
 from export.torchscript import TORCHSCRIPT_FILE, export_torchscript
 from tests.export.proof.subjects import build_files, eager_model, make_batches, metadata_of, prove_files
+from tests.sabotage.tools import append, edit_onnx, insert
 
 Files = dict[str, bytes]
 WEIGHT = "encoder.blocks.0.feed_forward.up.weight"
-
-
-def edit_onnx(files: Files, edit: Callable[[onnx.ModelProto], None]) -> None:
-    model = onnx.load_from_string(files[ONNX_FILE])
-    edit(model)
-    files[ONNX_FILE] = model.SerializeToString()
 
 
 def script(files: Files, model: nn.Module) -> None:
@@ -96,25 +91,6 @@ def epsilon_torchscript(files: Files) -> None:
     model = eager_model(files)
     next(module for module in model.modules() if isinstance(module, nn.LayerNorm)).eps = 1e-6
     script(files, model)
-
-
-def insert(model: onnx.ModelProto, nodes: list[onnx.NodeProto], old: str, new: str) -> None:
-    """Put nodes in front of the graph and let every other node read `new` where it read `old`."""
-    for node in model.graph.node:
-        for index, name in enumerate(node.input):
-            if name == old:
-                node.input[index] = new
-    for position, node in enumerate(nodes):
-        model.graph.node.insert(position, node)
-
-
-def append(model: onnx.ModelProto, nodes: list[onnx.NodeProto]) -> None:
-    """Let nodes turn `clean`, the true output, into the output."""
-    for node in model.graph.node:
-        for index, name in enumerate(node.output):
-            if name == LOGITS:
-                node.output[index] = "clean"
-    model.graph.node.extend(nodes)
 
 
 def ignored_mask_onnx(files: Files) -> None:
