@@ -10,8 +10,7 @@ the CPU wherever it creates a tensor, so `.to(device)` is not enough; torch.expo
 import io
 import json
 import zipfile
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch._export.verifier import SpecViolationError
@@ -67,7 +66,26 @@ def read_pt2(data: bytes) -> tuple[ExportedProgram, dict[str, Any]]:
     Raises:
         ValueError: if the bytes are damaged or not of Ferry's making.
     """
-    return _read(data, lambda program: program)
+    try:
+        refuse_code(data)
+        contents = load_archive(io.BytesIO(data))
+        metadata = json.loads(contents.extra_files[PT2_METADATA_FILE])
+        return contents.exported_programs["model"], metadata
+    except _LOAD_ERRORS as error:
+        raise _damaged(error) from None
+
+
+def module_of(program: ExportedProgram) -> torch.nn.Module:
+    """Turn the program of a .pt2 archive into a module on the CPU that can be called.
+
+    Raises:
+        ValueError: if its graph does not fit together.
+    """
+    try:
+        module: torch.nn.Module = program.module()
+    except _LOAD_ERRORS as error:
+        raise _damaged(error) from None
+    return module
 
 
 def load_pt2(data: bytes) -> tuple[torch.nn.Module, dict[str, Any]]:
@@ -76,7 +94,8 @@ def load_pt2(data: bytes) -> tuple[torch.nn.Module, dict[str, Any]]:
     Raises:
         ValueError: as `read_pt2`.
     """
-    return _read(data, ExportedProgram.module)
+    program, metadata = read_pt2(data)
+    return module_of(program), metadata
 
 
 def read_pt2_metadata(data: bytes) -> dict[str, Any]:
@@ -92,19 +111,6 @@ def read_pt2_metadata(data: bytes) -> dict[str, Any]:
     except _LOAD_ERRORS as error:
         raise _damaged(error) from None
     return metadata
-
-
-_T = TypeVar("_T")
-
-
-def _read(data: bytes, use: Callable[[ExportedProgram], _T]) -> tuple[_T, dict[str, Any]]:
-    try:
-        refuse_code(data)
-        contents = load_archive(io.BytesIO(data))
-        metadata = json.loads(contents.extra_files[PT2_METADATA_FILE])
-        return use(contents.exported_programs["model"]), metadata
-    except _LOAD_ERRORS as error:
-        raise _damaged(error) from None
 
 
 def _damaged(error: Exception) -> ValueError:

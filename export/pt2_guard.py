@@ -26,8 +26,9 @@ PT2_DOCUMENTS = (
     f"{ROOT}data/constants/model_constants_config.json",
 )
 METADATA_RECORD = f"{ROOT}extra/{PT2_METADATA_FILE}"
-_FORMAT = tuple(f"{ROOT}{name}" for name in ("archive_format", "archive_version", "byteorder", ".data/version"))
-_NEEDED = frozenset({SAMPLE_INPUTS, *PT2_DOCUMENTS, METADATA_RECORD, *_FORMAT})
+# Which format it is, and how bytes are ordered.
+PT2_FORMAT = ("archive_format", "archive_version", "byteorder", ".data/version")
+_NEEDED = frozenset({SAMPLE_INPUTS, *PT2_DOCUMENTS, METADATA_RECORD, *(ROOT + name for name in PT2_FORMAT)})
 _TENSOR = re.compile(ROOT + r"data/(weights/weight|constants/tensor)_\d+")
 
 # `from_file` would open files of the graph's choice.

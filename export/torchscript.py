@@ -6,7 +6,11 @@ not frozen: a frozen module has no parameters, so `.to(device)` would be silentl
 
 import io
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -20,17 +24,44 @@ MINIMUM_LIBTORCH = torch.__version__.partition("+")[0]
 # Source paths, and an id that is drawn anew each time.
 _TRACES = (".debug_pkl", ".data/serialization_id")
 
+# What torch.jit.script keeps for the whole process: (module, attribute, how it begins).
+_SHARED: tuple[tuple[ModuleType, str, Callable[[], object]], ...] = (
+    (torch.jit._state, "_python_cu", torch._C.CompilationUnit),
+    (torch.jit._state, "_script_classes", dict),
+    (torch.jit._state, "_name_to_pyclass", dict),
+    (torch.jit._state, "_jit_caching_layer", WeakKeyDictionary),
+    (torch.jit._state, "_jit_function_overload_caching", WeakKeyDictionary),
+    (torch.jit._recursive, "concrete_type_store", torch.jit._recursive.ConcreteTypeStore),
+)
+
 
 def export_torchscript(model: torch.nn.Module, metadata: dict[str, Any]) -> bytes:
     """Script a model in eval mode into the bytes of a TorchScript archive that carries the metadata.
 
-    The bytes are a function of the model and the metadata, if nothing was scripted in this process before: a second
-    script in one process gets other class names.
+    The bytes are a function of the model, the metadata and the seed of the process' string hashes.
     """
-    scripted = torch.jit.script(model)
+    with _nothing_shared():
+        scripted = torch.jit.script(model)
     buffer = io.BytesIO()
     torch.jit.save(scripted, buffer, _extra_files={TORCHSCRIPT_METADATA_FILE: canonical_json(metadata)})
     return rewrite_archive(buffer.getvalue(), drop=_TRACES)
+
+
+@contextmanager
+def _nothing_shared() -> Iterator[None]:
+    """Hide what was scripted in this process before.
+
+    torch lets equal modules share a type and equal functions a graph, and both keep what earlier uses did to them:
+    the methods that another model called, the numbers of values. What has a name already gets another one.
+    """
+    before = [(module, name, getattr(module, name)) for module, name, _ in _SHARED]
+    try:
+        for module, name, empty in _SHARED:
+            setattr(module, name, empty())
+        yield
+    finally:
+        for module, name, content in before:
+            setattr(module, name, content)
 
 
 def load_torchscript(data: bytes) -> tuple[torch.jit.ScriptModule, dict[str, Any]]:

@@ -34,7 +34,7 @@ from export.artifact.source import Source, open_source
 from export.contract import LOGITS, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TOKENIZER_JSON_FILE
 from export.errors import FerryError
 from export.files import parse_json, sha256_bytes
-from export.proof.checks import check_files, find_texts
+from export.proof.checks import Files, check_files, find_texts
 from export.proof.placement import PROVIDERS
 from export.proof.report import VERIFIED, page
 from export.tokenizer import huggingface_tokenizer, huggingface_tokenizer_config
@@ -125,7 +125,9 @@ def judge(
     if not findings:
         # What nobody reads does no harm to the rest.
         findings += _check_others(source)
-        results = check_files(artifact.read)
+        # Kept to the end, for what the checks read is what replays.
+        files = Files(artifact.read)
+        results = check_files(files)
         findings += [finding for result in results for finding in structural(result.name, result.problems)]
         notes = tuple(result.note for result in results if result.note)
         for check in (_check_documents, _check_contents, _check_texts, _check_verification, replay):

@@ -60,8 +60,9 @@ def load_public_key(file: Path) -> "EllipticCurvePublicKey":
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
+    data = read_key(file)
     try:
-        key = load_pem_public_key(read_key(file))
+        key = load_pem_public_key(data)
     except (ValueError, UnsupportedAlgorithm) as error:
         raise ValueError(f"{file} is not a public key in PEM: {_first_sentence(error)}") from None
     if not isinstance(key, EllipticCurvePublicKey):
@@ -76,8 +77,9 @@ def load_private_key(file: Path, password: str | None) -> "EllipticCurvePrivateK
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+    data = read_key(file)
     try:
-        key = load_pem_private_key(read_key(file), None if password is None else password.encode())
+        key = load_pem_private_key(data, None if password is None else password.encode())
     except TypeError as error:
         # The library says of a password that is missing, or not needed, that its type is wrong.
         raise ValueError(f"{file}: {_first_sentence(error)}") from None

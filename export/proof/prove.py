@@ -12,7 +12,7 @@ import torch
 
 from export.model import CONFIG_FILE, model_limits
 from export.proof.cases import SEED, build_grid
-from export.proof.checks import CheckResult, check_files
+from export.proof.checks import CheckResult, Files, check_files
 from export.proof.explain import Counterexample, explain_failures
 from export.proof.invariance import Invariance, check_invariance
 from export.proof.parity import BackendParity, Failure, Parity, Track, check_parity, no_progress
@@ -129,7 +129,9 @@ def prove(
         track: shows progress.
     """
     with one_torch_thread():
-        checks = tuple(check_files(read))
+        # Kept to the end, for what the checks read is what runs.
+        files = Files(read)
+        checks = tuple(check_files(files))
         runtimes, failures = _load(backends, read)
         function = _Function()
         try:

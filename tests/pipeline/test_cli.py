@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from pipeline.cli import cli
 from pipeline.run import ROOT
 
-COMMANDS = ["train", "export", "verify", "package", "check", "predict"]
+COMMANDS = ["train", "export", "verify", "package", "check", "predict", "sign"]
 
 
 @pytest.fixture
@@ -84,11 +84,11 @@ def test_impossible_model_is_told_before_anything_is_trained(ferry, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("command", ["check", "predict"])
-def test_artifact_that_is_no_folder_is_asked_wrongly(ferry, command):
+@pytest.mark.parametrize("command", ["check", "predict", "sign"])
+def test_artifact_that_is_nowhere_is_asked_wrongly(ferry, command):
     result = ferry(command, "none")
     assert result.exit_code == 2
-    assert "Directory 'none' does not exist" in result.stderr
+    assert "Path 'none' does not exist" in result.stderr
 
 
 def test_debug_shows_the_traceback(ferry):

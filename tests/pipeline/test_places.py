@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from pipeline.cli import cli
 from pipeline.run import ROOT
+from tests.questions import NO_SEARCH
 
 MAIN = [sys.executable, "-c", "from pipeline.cli import main; main()"]
 
@@ -163,13 +164,14 @@ def test_version_that_appears_meanwhile_is_compared(tmp_path, small_run, artifac
             0,
             f"package: {target} is already packaged, with small-1.0.0.tar.gz beside it\n",
         )
+        assert sorted(os.listdir(target.parent)) == ["1.0.0", "small-1.0.0.tar.gz"]
     else:
         assert (result.exit_code, result.stdout) == (1, "")
         assert result.stderr == (
             f"ferry package: {target} exists with other bytes and is never changed. "
             "The next free version is 1.0.1: give VERSION=1.0.1 to the same make, or --version to ferry package.\n"
         )
-    assert os.listdir(target.parent) == ["1.0.0"]
+        assert os.listdir(target.parent) == ["1.0.0"]
 
 
 @pytest.mark.parametrize("command", ["train", "export", "verify", "package"])
@@ -210,7 +212,7 @@ def test_nothing_needs_a_network(tmp_path, small_config, artifact):
     for arguments in (
         ["train", "--config", small_config, "--run", "run"],
         ["export", "--run", "run"],
-        ["verify", "--run", "run"],
+        ["verify", "--run", "run", *NO_SEARCH],
         ["package", "--run", "run"],
         ["check", "artifacts/small/1.0.0"],
         ["predict", "artifacts/small/1.0.0", "MIT"],
@@ -239,7 +241,7 @@ def test_a_read_only_checkout_works_elsewhere(tmp_path, small_config):
     for arguments in (
         ["train", "--config", small_config, "--run", run],
         ["export", "--run", run],
-        ["verify", "--run", run],
+        ["verify", "--run", run, *NO_SEARCH],
         ["package", "--run", run, "--artifacts", artifacts],
     ):
         result = there(*arguments)

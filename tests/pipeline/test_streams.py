@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.run import ROOT
+from tests.questions import NO_SEARCH
 
 MAIN = "from pipeline.cli import main; main()"
 FULL = Path("/dev/full")
@@ -27,7 +28,7 @@ def test_every_command_works_without_standard_error(tmp_path, small_config, clos
     for arguments in (
         ["train", "--config", small_config, "--run", "run"],
         ["export", "--run", "run"],
-        ["verify", "--run", "run"],
+        ["verify", "--run", "run", *NO_SEARCH],
         ["package", "--run", "run"],
         ["check", "artifacts/small/1.0.0"],
     ):

@@ -21,6 +21,7 @@ from export.model import model_limits
 from export.onnx_export import ONNX_FILE
 from export.proof.cases import MASKS, Ids, build_grid
 from export.proof.runtimes import BackendError, Runtime, one_torch_thread, open_runtime
+from export.proof.runtimes.pt2 import shared_program
 from export.proof.tolerance import distance
 from export.pt2 import PT2_FILE
 from export.tokenizer import Tokenizer, pad_batch
@@ -68,6 +69,8 @@ class Yardstick:
         self.budget: float = json.loads(contents[VERIFICATION_FILE])["parity"]["tolerance"]["limit"]
         self.limits = model_limits(json.loads(contents["config.json"]))
         self.inputs = list(_inputs(self.limits))
+        # Kept, for most sabotaged artifacts have the same one, and then nobody has to read it again.
+        self.program = shared_program(contents[PT2_FILE])
         self.texts = [*HOSTILE_TEXTS, *sample_texts(_SEED, 60), "word " * self.limits.max_length]
 
     def measure(self, contents: Contents) -> Movement:

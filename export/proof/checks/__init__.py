@@ -8,7 +8,9 @@ from export.proof.checks import (
     attention,
     attributes,
     foreign,
-    fresh_export,
+    fresh_onnx,
+    fresh_pt2,
+    fresh_script,
     inference,
     interface,
     metadata,
@@ -21,7 +23,6 @@ from export.proof.checks import (
 )
 from export.proof.checks.files import Check, CheckResult, Files, run_check
 from export.proof.checks.traces import find_texts
-from export.proof.runtimes import Read
 
 __all__ = ["CHECKS", "CheckResult", "Files", "check_files", "find_texts"]
 
@@ -49,14 +50,13 @@ CHECKS: dict[str, tuple[Check, ...]] = {
     "no source paths": (traces.check_no_traces,),
     "no user's or machine's name": (traces.check_no_names,),
     "nothing foreign": (foreign.check_foreign, pt2_graph.check_foreign),
-    "model.onnx is a fresh export": (fresh_export.check_onnx_graph,),
+    "model.onnx is a fresh export": (fresh_onnx.check_onnx_graph,),
     "nothing runs beside forward": (script_records.check_code_beside_forward,),
-    "model.pt is a fresh export": (fresh_export.check_script_graph, script_records.check_script_records),
-    "model.pt2 is a fresh export": (fresh_export.check_pt2_graph,),
+    "model.pt is a fresh export": (fresh_script.check_script_graph, script_records.check_script_records),
+    "model.pt2 is a fresh export": (fresh_pt2.check_pt2_graph,),
 }
 
 
-def check_files(read: Read) -> list[CheckResult]:
-    """Make every check of the table on the files that `read` gives by name."""
-    files = Files(read)
+def check_files(files: Files) -> list[CheckResult]:
+    """Make every check of the table; whoever keeps `files` after that keeps what was read of them."""
     return [run_check(name, parts, files) for name, parts in CHECKS.items()]

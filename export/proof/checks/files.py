@@ -23,7 +23,8 @@ from export.proof.checks.onnx_graph import OnnxGraph
 from export.proof.checks.script_graph import ScriptGraph
 from export.proof.checks.uses import Use, parameter_uses
 from export.proof.runtimes import Array, Read, load_eager_model
-from export.pt2 import PT2_FILE, read_pt2, read_pt2_metadata
+from export.proof.runtimes.pt2 import shared_program
+from export.pt2 import PT2_FILE, read_pt2_metadata
 from export.torchscript import TORCHSCRIPT_FILE, load_torchscript
 
 # What parsers and judges raise on bytes that are not what they take them for; their libraries name no base class.
@@ -142,7 +143,7 @@ class Files:
 
     @cached_property
     def pt2(self) -> torch.export.ExportedProgram:
-        return read_pt2(self.read(PT2_FILE))[0]
+        return shared_program(self.read(PT2_FILE))
 
     @cached_property
     def pt2_metadata(self) -> dict[str, Any]:

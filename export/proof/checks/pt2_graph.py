@@ -1,5 +1,6 @@
 """The graph of model.pt2 as checks look at it: which weights it uses, where, how, and which numbers stand in it."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +19,7 @@ from export.proof.checks.pt2_program import arguments_of, calls_of, numbers_of, 
 from export.proof.checks.uses import EMBEDDING, LINEAR, NORM
 from export.proof.checks.weights import repeated
 from export.pt2 import PT2_FILE
+from export.pt2_guard import PT2_DOCUMENTS, ROOT, read_documents
 from models.attention import ATTENTIONS
 
 _KINDS = {"embedding": EMBEDDING, "linear": LINEAR, "layer_norm": NORM}
@@ -200,6 +202,10 @@ def check_foreign(files: Files) -> list[str]:
     data = files.read(PT2_FILE)
     # Reading refuses every record and every string that a graph of ours has no need of.
     _ = files.pt2
+    records = dict(read_archive(PT2_FILE, data))
+    for path, document in zip(PT2_DOCUMENTS, read_documents(data), strict=True):
+        if json.dumps(document).encode() != records[path.removeprefix(ROOT)]:
+            return [f"{PT2_FILE}, {path} is written otherwise than torch writes it"]
     if rewrite_archive(data, drop=()) != data:
         return [f"{PT2_FILE} holds more than its records, or holds them otherwise than Ferry writes them"]
     return []

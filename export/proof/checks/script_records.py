@@ -14,8 +14,6 @@ from export.proof.checks.files import Files, read_archive
 from export.proof.checks.fresh_export import fresh_export, judge
 from export.torchscript import TORCHSCRIPT_FILE
 
-# A second class of one name in one process gets a number; two exports need not agree on it.
-_MANGLED = re.compile(r"[./]___torch_mangle_\d+")
 _CLASS = re.compile(r"^(?=class |def )", re.MULTILINE)
 # These follow the order of Python's string hashes.
 _CONSTANTS = re.compile(r"(?:^  \w+ : Final\[.*\n)+", re.MULTILINE)
@@ -54,10 +52,9 @@ def _parts(records: list[tuple[str, bytes]]) -> Iterator[tuple[str, str]]:
         if name in _PICKLES:
             yield name, repr(list(_operations(data)))
         elif name.startswith("code/"):
-            place = _MANGLED.sub("", name)
-            for part in _CLASS.split(_MANGLED.sub("", data.decode("utf-8"))):
+            for part in _CLASS.split(data.decode("utf-8")):
                 title = part.partition("\n")[0].partition("(")[0]
-                yield f"{place}, {title}".removesuffix(", "), _CONSTANTS.sub(_in_order, part).strip("\n")
+                yield f"{name}, {title}".removesuffix(", "), _CONSTANTS.sub(_in_order, part).strip("\n")
         else:
             yield name, data.hex()
 
@@ -66,7 +63,7 @@ def _operations(data: bytes) -> Iterator[tuple[str, object]]:
     """Read a pickle's instructions without carrying them out; what follows the last one is one more."""
     stream = io.BytesIO(data)
     for opcode, argument, _ in pickletools.genops(stream):
-        yield opcode.name, _MANGLED.sub("", argument) if isinstance(argument, str) else argument
+        yield opcode.name, argument
     yield "rest", stream.read()
 
 

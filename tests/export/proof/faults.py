@@ -384,7 +384,7 @@ FAULTS: dict[str, tuple[Plant, tuple[str, ...]]] = {
     ),
     "script-renamed-argument": (
         edit_code("heads", "attention_mask", "mask"),
-        ("inputs, outputs, axes",),
+        ("inputs, outputs, axes", *SCRIPT),
     ),
     "script-returns-a-pair": (
         lambda files: (
@@ -401,7 +401,7 @@ FAULTS: dict[str, tuple[Plant, tuple[str, ...]]] = {
             "    return logits\n",
             "    return logits\n  def more(self: __torch__.models.heads.TextClassifier) -> int:\n    return 1\n",
         ),
-        ("inputs, outputs, axes",),
+        ("inputs, outputs, axes", *SCRIPT),
     ),
     "onnx-length-cut-inside": (onnx_fault(freeze_inside), ("no frozen axis", *ONNX)),
     "onnx-axis-told-frozen": (onnx_fault(freeze_told_axis), ("no frozen axis", *ONNX)),
@@ -467,7 +467,7 @@ FAULTS: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "script-record-twice": (add_record("archive/extra/ferry.json", b"{}"), ("metadata", "nothing foreign")),
     "script-source-positions": (
         add_record("archive/code/x.py.debug_pkl", b"x"),
-        ("no source paths", "nothing foreign"),
+        ("no source paths", "nothing foreign", *SCRIPT),
     ),
     "script-zip-comment": (zip_comment, ("nothing foreign",)),
     "script-bytes-behind": (append_bytes(TORCHSCRIPT_FILE, b"\0" * 8), ("nothing foreign",)),

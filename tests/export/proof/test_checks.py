@@ -11,7 +11,8 @@ from export.contract import TOKEN_CLASSIFICATION, TOKENIZER_CONFIG_FILE, TOKENIZ
 from export.files import dump_json
 from export.model import CONFIG_FILE, WEIGHTS_FILE
 from export.onnx_export import ONNX_FILE
-from export.proof.checks import CHECKS, CheckResult, check_files, find_texts, traces
+from export.proof import checks
+from export.proof.checks import CHECKS, CheckResult, find_texts, traces
 from export.pt2 import PT2_FILE
 from export.torchscript import TORCHSCRIPT_FILE
 from tests.export.proof.faults import CAUSAL_FAULTS, FAULTS, add_nothing, path_in_pieces
@@ -38,9 +39,13 @@ def causal() -> Files:
     )
 
 
+def check_files(files: Files) -> list[CheckResult]:
+    return checks.check_files(checks.Files(files.__getitem__))
+
+
 def found(files: Files) -> dict[str, tuple[str, ...]]:
     """The problems of the checks that failed, by check."""
-    return {result.name: result.problems for result in check_files(files.__getitem__) if result.problems}
+    return {result.name: result.problems for result in check_files(files) if result.problems}
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -63,8 +68,8 @@ def test_a_fault_planted_in_a_causal_model_is_named(name: str, causal: Files) ->
 
 def test_every_check_is_seen_to_fail(good: Files) -> None:
     seen = {check for _, checks in (*FAULTS.values(), *CAUSAL_FAULTS.values()) for check in checks}
-    # These have tests of their own, here and among those of sabotage.
-    assert set(CHECKS) - seen == {"no user's or machine's name", "self-contained"}
+    # These have tests of their own: here, in test_script_records and among those of sabotage.
+    assert set(CHECKS) - seen == {"no user's or machine's name", "nothing runs beside forward", "self-contained"}
 
 
 def test_a_good_causal_model_passes(causal: Files) -> None:
@@ -81,7 +86,7 @@ def test_a_good_causal_model_passes(causal: Files) -> None:
 )
 def test_a_good_model_of_any_kind_passes(change: dict[str, Any]) -> None:
     files = build_files(**change)
-    assert [result for result in check_files(files.__getitem__) if result.problems or result.note] == []
+    assert [result for result in check_files(files) if result.problems or result.note] == []
 
 
 def test_messages_say_where_what_was_got_and_what_was_wanted(good: Files) -> None:
@@ -104,6 +109,7 @@ def test_messages_say_where_what_was_got_and_what_was_wanted(good: Files) -> Non
     assert said["script-an-operation-more"]["model.pt is a fresh export"] == (
         "model.pt has aten::contiguous(logits, memory_format=0), "
         "where a fresh export has what forward returns (177 operations, 176 in a fresh export)",
+        "model.pt, archive/code/__torch__/models/heads.py, class TextClassifier is not that of a fresh export",
     )
 
 
@@ -111,9 +117,9 @@ def test_the_graph_of_another_release_is_told_and_not_judged(good: Files) -> Non
     """An exporter of another release may write another graph; only that is excused."""
     files = dict(good)
     set_metadata(lambda metadata: metadata["versions"].update(onnxscript="0.0.1"))(files)
-    assert all(not result.note for result in check_files(files.__getitem__))
+    assert all(not result.note for result in check_files(files))
     onnx_fault(add_nothing)(files)
-    told = {result.name: result for result in check_files(files.__getitem__) if result.problems or result.note}
+    told = {result.name: result for result in check_files(files) if result.problems or result.note}
     name = "model.onnx is a fresh export"
     assert list(told) == [name]
     assert told[name].problems == ()
@@ -170,7 +176,7 @@ def test_a_configuration_of_a_giant_is_refused_before_it_is_built(good: Files, s
 @pytest.mark.parametrize("name", EVERY_FILE)
 @pytest.mark.parametrize("data", [b"", b"PK\x05\x06" + b"\0" * 18, b'{"encoder": 3}', b"\xff" * 100, b"[" * 100_000])
 def test_whatever_stands_for_a_file_is_a_finding_and_no_crash(good: Files, name: str, data: bytes) -> None:
-    results = check_files({**good, name: data}.__getitem__)
+    results = check_files({**good, name: data})
     assert len(results) == len(CHECKS)
     if name not in (TOKENIZER_CONFIG_FILE, TOKENIZER_JSON_FILE):
         assert any(result.problems for result in results)
@@ -191,7 +197,7 @@ def test_flipped_bits_are_findings_and_no_crash(good: Files, data: st.DataObject
     damaged = bytearray(good[name])
     for _ in range(data.draw(st.integers(1, 3))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= 1 << data.draw(st.integers(0, 7))
-    results = check_files({**good, name: bytes(damaged)}.__getitem__)
+    results = check_files({**good, name: bytes(damaged)})
     assert all(isinstance(result, CheckResult) for result in results)
     if bytes(damaged) != good[name]:
         assert any(result.problems for result in results)
@@ -202,4 +208,4 @@ def test_flipped_bits_are_findings_and_no_crash(good: Files, data: st.DataObject
 def test_files_cut_short_are_findings_and_no_crash(good: Files, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from([ONNX_FILE, TORCHSCRIPT_FILE, PT2_FILE, WEIGHTS_FILE, CONFIG_FILE]))
     length = data.draw(st.integers(0, len(good[name]) - 1))
-    assert any(result.problems for result in check_files({**good, name: good[name][:length]}.__getitem__))
+    assert any(result.problems for result in check_files({**good, name: good[name][:length]}))

@@ -1,41 +1,22 @@
 """What runs beside `forward` in model.pt is refused, and two honest exports are one."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-import torch
-from torch import Tensor, nn
+from torch import nn
 
+from export.contract import TOKEN_CLASSIFICATION
+from export.model import CONFIG_FILE, WEIGHTS_FILE
+from export.produce import ROOT
 from export.proof.checks.files import Files
 from export.proof.checks.script_records import check_code_beside_forward, check_script_records
 from export.torchscript import TORCHSCRIPT_FILE, export_torchscript
-from tests.export.proof.subjects import eager_model, metadata_of
-
-
-def negate(self: nn.Module, inputs: tuple[Tensor, Tensor], output: Tensor) -> Tensor:
-    return -output
-
-
-def open_mask(self: nn.Module, inputs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    return inputs[0], torch.ones_like(inputs[1])
-
-
-class Restless(nn.Identity):
-    """Has methods that run when it is stored and loaded, and one that nothing calls."""
-
-    @torch.jit.export
-    def __getstate__(self) -> tuple[bool]:
-        return (self.training,)
-
-    @torch.jit.export
-    def __setstate__(self, state: tuple[bool]) -> None:
-        self.training = state[0]
-
-
-class Talkative(nn.Identity):
-    @torch.jit.export
-    def other(self, x: Tensor) -> Tensor:
-        return x + 1
+from tests.export.proof.subjects import build_files, eager_model, metadata_of
+from tests.sabotage.faults.beside_forward import add_hook, add_method, add_pre_hook, add_states
 
 
 def plant(files: dict[str, bytes], change: Callable[[nn.Module], object]) -> Files:
@@ -51,12 +32,42 @@ def test_another_honest_export_is_the_same_record_by_record(good: dict[str, byte
     assert check_script_records(files) == []
 
 
+def test_what_a_process_scripted_before_leaves_no_trace(good: dict[str, bytes]) -> None:
+    first = export_torchscript(eager_model(good), {})
+    # Other models with the same parts, which call other methods and functions of them, and one that shares everything.
+    build_files(position="sinusoidal", pooling="mean", head="linear")
+    build_files(task=TOKEN_CLASSIFICATION, attention="full")
+    build_files(seed=1)
+    assert export_torchscript(eager_model(good), {}) == first
+
+
+def test_other_string_hashes_make_no_other_records(tmp_path: Path, good: dict[str, bytes]) -> None:
+    (tmp_path / "config.json").write_bytes(good[CONFIG_FILE])
+    (tmp_path / "model.safetensors").write_bytes(good[WEIGHTS_FILE])
+    program = """
+import json, pathlib, sys
+from export.model import restore_model
+from export.torchscript import export_torchscript
+folder = pathlib.Path(sys.argv[1])
+model = restore_model(json.loads((folder / "config.json").read_bytes()), (folder / "model.safetensors").read_bytes())
+(folder / "model.pt").write_bytes(export_torchscript(model, {}))
+"""
+    scripts = []
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        subprocess.run([sys.executable, "-c", program, tmp_path], check=True, env=environment, cwd=ROOT)
+        scripts.append((tmp_path / TORCHSCRIPT_FILE).read_bytes())
+    assert scripts[0] != scripts[1]
+    for script in scripts:
+        assert check_script_records(Files({**good, TORCHSCRIPT_FILE: script}.__getitem__)) == []
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda model: model.register_forward_hook(negate), "__forward_hooks__"),
-        (lambda model: model.register_forward_pre_hook(open_mask), "__forward_pre_hooks__"),
-        (lambda model: setattr(model.head, "0", Restless()), "__setstate__"),
+        (add_hook, "__forward_hooks__"),
+        (add_pre_hook, "__forward_pre_hooks__"),
+        (add_states, "__setstate__"),
     ],
     ids=["hook", "pre-hook", "setstate"],
 )
@@ -69,5 +80,5 @@ def test_code_that_runs_by_itself_is_refused(
 
 
 def test_a_method_that_nothing_calls_is_refused(good: dict[str, bytes]) -> None:
-    files = plant(good, lambda model: setattr(model.head, "0", Talkative()))
+    files = plant(good, add_method)
     assert any("is not that of a fresh export" in problem for problem in check_script_records(files))

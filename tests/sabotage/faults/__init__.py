@@ -2,6 +2,7 @@
 
 from tests.sabotage.faults import (
     archives,
+    beside_forward,
     contracts,
     documents,
     onnx_graphs,
@@ -18,6 +19,7 @@ FAULTS: tuple[Fault, ...] = (
     *twins.FAULTS,
     *onnx_graphs.FAULTS,
     *archives.FAULTS,
+    *beside_forward.FAULTS,
     *contracts.FAULTS,
     *tokenizers.FAULTS,
     *documents.FAULTS,

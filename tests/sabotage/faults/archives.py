@@ -1,4 +1,4 @@
-"""Faults of the TorchScript archive: its code, its records, and what stands beside them."""
+"""Faults of torch's archives: the code of TorchScript, records, and what stands beside them."""
 
 import io
 import warnings
@@ -9,6 +9,7 @@ from functools import partial
 import torch
 
 from export.contract import TORCHSCRIPT_METADATA_FILE, canonical_json
+from export.pt2 import PT2_FILE
 from export.torchscript import TORCHSCRIPT_FILE, export_torchscript
 from tests.sabotage.artifact import Contents
 from tests.sabotage.faults.fault import Fault, Plant
@@ -194,6 +195,13 @@ _ROWS: tuple[tuple[str, str, Plant, bool, str], ...] = (
     ("library-added", "payload smuggled in", _added("archive/lib/custom.so", b"\x7fELF" + bytes(60)), False, ""),
     ("path-escapes", "payload smuggled in", _added("../../outside.txt", b"x"), False, ""),
     ("metadata-twice", "JSON that readers read differently", _twice, False, ""),
+    (
+        "metadata-key-twice",
+        "JSON that readers read differently",
+        lambda c: _replace(c, METADATA, lambda d: b'{"activation":"none",' + d[1:]),
+        False,
+        "metadata",
+    ),
     ("metadata-stripped", "metadata stripped", _without(METADATA), False, "metadata"),
     (
         "metadata-edited",
@@ -211,7 +219,26 @@ _ROWS: tuple[tuple[str, str, Plant, bool, str], ...] = (
     ("emptied", "file cut short", _bytes(lambda _: b""), False, ""),
 )
 
-FAULTS = tuple(
-    Fault(id=f"pt-{name}", kind=kind, plant=plant, moves=moves, check=check)
-    for name, kind, plant, moves, check in _ROWS
+
+def _pt2_record(name: str, edit: Callable[[bytes], bytes]) -> Plant:
+    return lambda contents: replace_record(contents, PT2_FILE, f"archive/{name}", edit)
+
+
+FAULTS = (
+    *(
+        Fault(id=f"pt-{name}", kind=kind, plant=plant, moves=moves, check=check)
+        for name, kind, plant, moves, check in _ROWS
+    ),
+    Fault(
+        id="pt2-blanks",
+        kind="payload smuggled in",
+        plant=_pt2_record("models/model.json", lambda data: data + b" \t \t\t  \t"),
+        check="nothing foreign",
+    ),
+    Fault(
+        id="pt2-byte-order",
+        kind="payload smuggled in",
+        plant=_pt2_record("byteorder", lambda data: b"Miller"),
+        check="model.pt2 is a fresh export",
+    ),
 )
