@@ -4,18 +4,20 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from torch import nn
 
-from export.contract import TOKEN_CLASSIFICATION
 from export.model import CONFIG_FILE, WEIGHTS_FILE
 from export.produce import ROOT
 from export.proof.checks.files import Files
 from export.proof.checks.script_records import check_code_beside_forward, check_script_records
 from export.torchscript import TORCHSCRIPT_FILE, export_torchscript
-from tests.export.proof.subjects import build_files, eager_model, metadata_of
+from models.config import EncoderConfig
+from models.heads import TextClassifier, TokenTagger
+from tests.export.proof.subjects import ENCODER, LABELS, eager_model, metadata_of
 from tests.sabotage.faults.beside_forward import add_hook, add_method, add_pre_hook, add_states
 
 
@@ -34,10 +36,10 @@ def test_another_honest_export_is_the_same_record_by_record(good: dict[str, byte
 
 def test_what_a_process_scripted_before_leaves_no_trace(good: dict[str, bytes]) -> None:
     first = export_torchscript(eager_model(good), {})
-    # Other models with the same parts, which call other methods and functions of them, and one that shares everything.
-    build_files(position="sinusoidal", pooling="mean", head="linear")
-    build_files(task=TOKEN_CLASSIFICATION, attention="full")
-    build_files(seed=1)
+    encoder = EncoderConfig(**{**ENCODER, "position": "sinusoidal"})
+    # Other models with the same parts, which call other methods and functions of them.
+    export_torchscript(TextClassifier(encoder, pooling="mean", num_labels=len(LABELS)).eval(), {})
+    export_torchscript(TokenTagger(replace(encoder, attention="full"), num_labels=3).eval(), {})
     assert export_torchscript(eager_model(good), {}) == first
 
 
