@@ -129,10 +129,12 @@ def prove(
         track: shows progress.
     """
     with one_torch_thread():
+        # First, for what a compiler builds is built meanwhile.
+        loading, failures = _load(backends, read)
         # Kept to the end, for what the checks read is what runs.
         files = Files(read)
         checks = tuple(check_files(files))
-        runtimes, failures = _load(backends, read)
+        runtimes = _wait(loading, failures)
         function = _Function()
         try:
             reference = load_reference(read)
@@ -205,13 +207,31 @@ def _rows(batches: Sequence[TestBatch]) -> list[Ids]:
 
 
 def _load(backends: Sequence[Backend], read: Read) -> tuple[list[Runtime], list[Failure]]:
-    runtimes, failures = [], []
-    for backend in backends:
+    """Load what can be loaded, in the order of the table; what takes a compiler begins first."""
+    loaded: dict[str, Runtime] = {}
+    failures = []
+    for backend in sorted(backends, key=lambda backend: not backend.compiled):
         try:
-            runtimes.append(backend.load(read))
+            loaded[backend.name] = backend.load(read)
         except BackendError as error:
-            failures.append(Failure(backend=backend.name, where="loading", reason=str(error)))
-    return runtimes, failures
+            failures.append(_not_loaded(backend.name, error))
+    return [loaded[backend.name] for backend in backends if backend.name in loaded], failures
+
+
+def _wait(loading: Sequence[Runtime], failures: list[Failure]) -> list[Runtime]:
+    """Return what was loaded in the end, and add what was not to the failures."""
+    runtimes = []
+    for runtime in loading:
+        try:
+            runtime.wait()
+            runtimes.append(runtime)
+        except BackendError as error:
+            failures.append(_not_loaded(runtime.name, error))
+    return runtimes
+
+
+def _not_loaded(name: str, error: BackendError) -> Failure:
+    return Failure(backend=name, where="loading", reason=str(error))
 
 
 def _check_record(task: TaskMetrics, recorded_accuracy: float) -> list[Failure]:

@@ -111,7 +111,9 @@ def open_runtime(name: str, read: Read) -> Runtime:
     """
     for backend in BACKENDS:
         if backend.name == name:
-            return backend.load(read)
+            runtime = backend.load(read)
+            runtime.wait()
+            return runtime
     raise ValueError(f"the backend must be one of {', '.join(backend.name for backend in BACKENDS)}; got {name}.")
 
 

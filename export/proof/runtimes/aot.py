@@ -39,28 +39,37 @@ class AotRuntime(Runtime):
     name = AOT_INDUCTOR
 
     def __init__(self, read: Read) -> None:
-        """Build the library and load it.
+        """Begin to build the library; `wait` tells whether it can be built and loaded.
 
         Raises:
-            BackendError: if there is no compiler, or the file can't be built or loaded.
+            BackendError: if there is no compiler.
         """
         missing = missing_for_aot()
         if missing:
             raise BackendError(f"AOTInductor can't be run here: {'; '.join(missing)}")
         self._folder = Path(tempfile.mkdtemp(prefix="ferry-aot-"))
         self._children: list[subprocess.Popen[bytes]] = []
+        self._loaded = False
         weakref.finalize(self, _clear, self._children, self._folder)
         (self._folder / MODEL).write_bytes(read(PT2_FILE))
         self._start()
 
+    def wait(self) -> None:
+        """See `Runtime`."""
+        if not self._loaded:
+            self._ask()
+            self._loaded = True
+
     def run(self, input_ids: Ids, attention_mask: Ids) -> Array:
         """See `Runtime`."""
-        if self._child.poll() is not None:
+        if self._child.poll() is not None and self._loaded:
             self._start()
+        self.wait()
         return decode(self._ask(encode(input_ids), encode(attention_mask)))
 
     def _start(self) -> None:
-        """Start a process, and wait until it has built and loaded the library, or loaded the one that there is."""
+        """Start a process, which builds and loads the library, or loads the one that there is."""
+        self._loaded = False
         with (self._folder / "stderr").open("wb") as messages:
             self._child = subprocess.Popen(
                 [sys.executable, "-m", _CHILD, str(self._folder)],
@@ -73,10 +82,9 @@ class AotRuntime(Runtime):
                 start_new_session=True,
             )
         self._children.append(self._child)
-        self._ask()
 
     def _ask(self, *frames: bytes) -> bytes:
-        """Send the frames of a question, none after the start, and return the answer."""
+        """Send the frames of a question, none right after the start, and return the answer."""
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         late = threading.Event()

@@ -41,6 +41,13 @@ class Runtime(ABC):
     grid_only: bool = False
     placement: Placement | None = None
 
+    def wait(self) -> None:  # noqa: B027 - most have nothing to wait for
+        """Wait until what is loaded beside this process is loaded.
+
+        Raises:
+            BackendError: if it can't be.
+        """
+
     @abstractmethod
     def run(self, input_ids: Ids, attention_mask: Ids) -> Array:
         """Return the logits, (batch, labels) or (batch, sequence, labels), for ids and mask (batch, sequence) int64.

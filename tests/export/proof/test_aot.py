@@ -27,7 +27,9 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 @pytest.fixture(scope="module")
 def compiled(good: dict[str, bytes]) -> AotRuntime:
     """The small model, compiled once: that takes half a minute."""
-    return AotRuntime(good.__getitem__)
+    runtime = AotRuntime(good.__getitem__)
+    runtime.wait()
+    return runtime
 
 
 def ones(batch: int, length: int) -> Ids:
@@ -141,7 +143,7 @@ def wait_for(path: Path) -> None:
 @needs_a_compiler
 def test_a_file_that_can_not_be_loaded_is_an_error_in_its_own_words(good: dict[str, bytes]) -> None:
     with pytest.raises(BackendError, match=r"^model\.pt2 is damaged or not of Ferry's making: File is not a zip file$"):
-        AotRuntime({**good, PT2_FILE: good[CONFIG_FILE]}.__getitem__)
+        AotRuntime({**good, PT2_FILE: good[CONFIG_FILE]}.__getitem__).wait()
 
 
 @needs_a_compiler
@@ -154,7 +156,7 @@ def test_a_compiler_that_fails_is_an_error(
     compiler.chmod(0o755)
     monkeypatch.setenv("CXX", str(compiler))
     with pytest.raises(BackendError, match=r"^no space left$"):
-        AotRuntime(good.__getitem__)
+        AotRuntime(good.__getitem__).wait()
 
 
 @needs_a_compiler
@@ -167,7 +169,7 @@ def test_a_compiler_that_hangs_is_given_up(
     monkeypatch.setenv("CXX", str(compiler))
     monkeypatch.setattr(aot, "_PATIENCE", 2.0)
     with pytest.raises(BackendError, match=r"^the process of the compiled model gave no answer within 2 s$"):
-        AotRuntime(good.__getitem__)
+        AotRuntime(good.__getitem__).wait()
 
 
 def test_without_a_compiler_it_is_told_what_is_missing(good: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
