@@ -76,7 +76,9 @@ def check_artifact(
     for note in notes:
         tell(note)
     if findings or manifest is None:
-        raise ArtifactError([f"{path} is not sound:", *(f"  {finding.problem}" for finding in findings)])
+        # A file that can't be read is found by every check that wants it.
+        problems = dict.fromkeys(f"  {finding.problem}" for finding in findings)
+        raise ArtifactError([f"{path} is not sound:", *problems])
     return manifest
 
 

@@ -102,6 +102,16 @@ def test_exchanged_model_is_refused_though_every_hash_was_rebuilt(broken, other_
         check_artifact(broken)
 
 
+def test_a_file_that_no_check_can_read_is_told_once(broken):
+    (broken / "model.pt").write_bytes(b"no archive")
+    rebind(broken)
+    with pytest.raises(ArtifactError) as error:
+        check_artifact(broken)
+    said = str(error.value).splitlines()
+    assert len(said) == len(set(said))
+    assert "  can't be checked: model.pt is damaged: File is not a zip file" in said
+
+
 @pytest.mark.parametrize("name", sorted(set(BOUND_FILES) - {"README.md", "model.onnx", "model.pt", "model.pt2"}))
 def test_exchanged_file_is_refused_though_every_hash_was_rebuilt(broken, other_artifact, name):
     if (broken / name).read_bytes() == (other_artifact / name).read_bytes():
