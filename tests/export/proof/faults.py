@@ -295,7 +295,7 @@ FAULTS: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "onnx-two-norms-swapped": (onnx_fault(swap_weights), ("weights in their places", *ONNX)),
     "onnx-a-bias-used-twice": (onnx_fault(use_twice), ("weights", "weights in their places", *ONNX)),
     "onnx-a-module-skipped": (onnx_fault(skip_a_norm), ("weights in their places", *ONNX)),
-    "onnx-a-weight-stored-twice": (onnx_fault(store_twice), ("weights stored once",)),
+    "onnx-a-weight-stored-twice": (onnx_fault(store_twice), ("weights stored once", *ONNX)),
     "onnx-the-wrong-transpose": (set_attribute("Gemm", "transB", 0, 1), ("weights in their places", *ONNX)),
     "onnx-another-position-table": (onnx_fault(other_table), ("weights", "tables", *ONNX)),
     "script-two-norms-swapped": (
@@ -451,7 +451,7 @@ FAULTS: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "onnx-domain-of-the-model": (onnx_fault(lambda model: setattr(model, "domain", "com.me")), ("nothing foreign",)),
     "onnx-name-that-is-a-text": (
         onnx_fault(lambda model: setattr(model.graph.node[0], "name", "Dear Ann, as agreed: yes!")),
-        ("nothing foreign",),
+        ("nothing foreign", *ONNX),
     ),
     "onnx-function": (
         onnx_fault(lambda model: model.functions.add(name="f", domain="d")),
