@@ -306,7 +306,7 @@ def told_of(public_key: Path | None) -> str:
 def sign(artifact: Path, key: Path, max_size: int) -> None:
     """Sign an artifact: writes <name>-<version>.sig beside it.
 
-    The artifact is checked first, and stays as it is. It may be the folder or the tar; one signature is about both: it is a
+    The artifact, its folder or its tar, is checked first and stays as it is. One signature is about both: it is a
     bundle of OpenSSF model-signing, and `model_signing verify key` reads it too.
 
     A key that has a password takes it from the environment's FERRY_KEY_PASSWORD. New keys are made by
