@@ -6,6 +6,7 @@ import warnings
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,10 @@ _read_last: list[ExportedProgram] = []
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """A small model: the seed of its weights and tokenizer, and where its configuration differs from the subjects'."""
+    """A small model: the seed of its weights and tokenizer, and where its configuration differs from the subjects'.
+
+    `silent` is how many of the labels, the last ones, are never the answer.
+    """
 
     seed: int = 0
     task: str = TEXT_CLASSIFICATION
@@ -78,6 +82,7 @@ class Recipe:
     head: str = "mlp"
     labels: tuple[str, ...] = tuple(LABELS)
     threshold: float = 0.3
+    silent: int = 0
     encoder: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -96,7 +101,7 @@ def build_artifact(recipe: Recipe) -> Contents:
         labels=recipe.labels,
         threshold=recipe.threshold,
         tokenizer=tokenizer,
-        touch=_plant_zeros,
+        touch=partial(_touch, silent=recipe.silent),
         **{"vocab_size": VOCABULARY, **recipe.encoder},
     )
     _read_last[:] = [shared_program(files[PT2_FILE])]
@@ -143,10 +148,15 @@ def sample_texts(seed: int, count: int) -> list[str]:
     return [" ".join(rng.choice(words, rng.integers(1, 13))) for _ in range(count)]
 
 
-def _plant_zeros(model: torch.nn.Module) -> None:
-    """Give the model a weight of zero and a subnormal one, for faults that touch nothing else."""
+def _touch(model: torch.nn.Module, silent: int) -> None:
+    """Give the model a weight of zero and a subnormal one, for faults that touch nothing else, and silence labels."""
     bias = next(tensor for name, tensor in model.named_parameters() if name.endswith("up.bias"))
     bias[0], bias[1] = 0.0, 1e-40
+    if silent:
+        last = [module for module in model.head.modules() if isinstance(module, torch.nn.Linear)][-1]
+        last.weight[-silent:] = 0.0
+        # Below the largest of five random logits, and no larger than they are, for the limit grows with the largest.
+        last.bias[-silent:] = torch.tensor([-4.0, -4.5])[:silent]
 
 
 def _tell(files: Contents, batches: list[TestBatch], seed: int) -> tuple[Contents, dict[str, Any]]:

@@ -62,6 +62,7 @@ def test_a_fault_that_nothing_refuses_is_told() -> None:
     assert "the table says otherwise" in Outcome(fault, still, ()).missing
     assert "no numeric check refused it" in Outcome(fault, moved, ()).missing
     assert "no structural check refused it" in Outcome(replace(fault, moves=False), still, ()).missing
+    assert "it could not be tried: no label" in Outcome(fault, moved, (), "no label").missing
     assert "'weights' did not refuse it" in Outcome(replace(fault, moves=False, check="weights"), still, ()).missing
 
 

@@ -201,8 +201,9 @@ def _dropout(training: bool) -> Edit:
 
 
 def _batch_norm(model: onnx.ModelProto) -> None:
+    labels = model.graph.output[0].type.tensor_type.shape.dim[-1].dim_value
     for name, value in {"one": 1.0, "zero": 0.0}.items():
-        constant(model, name, np.full(5, value), np.float32)
+        constant(model, name, np.full(labels, value), np.float32)
     node = helper.make_node(
         "BatchNormalization", ["clean", "one", "zero", "zero", "one"], [LOGITS, "m", "v"], training_mode=1, name="norm"
     )
