@@ -1,7 +1,6 @@
 """The numeric half of a check: the packaged models run again, against float64 and the goldens, on this machine.
 
-The whole grid is run, for a part of it would be a part of the proof: with the invariances it takes about 7 s of one
-core for the default model.
+The whole grid is run, for a part of it would be a part of the proof.
 """
 
 import json
