@@ -17,6 +17,7 @@ from export.artifact.goldens import HOSTILE_TEXTS, PROBABILITY_TOLERANCE
 from export.artifact.layout import MANIFEST_FILE, VERIFICATION_FILE
 from export.artifact.load import decide
 from export.contract import TOKENIZER_FILE, Limits
+from export.files import parse_json
 from export.model import model_limits
 from export.onnx_export import ONNX_FILE
 from export.proof.cases import MASKS, Ids, build_grid
@@ -104,10 +105,10 @@ class Yardstick:
         """Whether a loader would be told other limits, labels or numbers; hashes and versions aside."""
         keys = ("limits", "labels", "activation", "temperature", "threshold")
         try:
-            got, wanted = (json.loads(files[MANIFEST_FILE])["metadata"] for files in (contents, self.contents))
+            got, wanted = (parse_json(files[MANIFEST_FILE])["metadata"] for files in (contents, self.contents))
             return any(got[key] != wanted[key] for key in keys)
         except (ValueError, KeyError, TypeError, RecursionError):
-            # Nothing can be told by a manifest that can't be read.
+            # Nothing can be told by a manifest that readers refuse.
             return False
 
     @cached_property
@@ -154,7 +155,7 @@ def run(runtime: Runtime, inputs: list[tuple[Ids, Ids]]) -> list[Answer]:
 
 def answer_texts(contents: Contents, texts: list[str]) -> Iterator[tuple[npt.NDArray[Any], str | None, float]]:
     """Yield what a service answers to each text: logits, the label of the first answer, its probability."""
-    metadata = json.loads(contents[MANIFEST_FILE])["metadata"]
+    metadata = parse_json(contents[MANIFEST_FILE])["metadata"]
     tokenizer = Tokenizer(contents[TOKENIZER_FILE], max_length=metadata["limits"]["sequence_length"]["max"])
     runtime = load(contents, ONNX_FILE)
     for text in texts:
