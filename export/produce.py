@@ -1,8 +1,7 @@
 """One model file from a checkpoint, in a process of its own: `python -m export.produce FORMAT CHECKPOINT TARGET`.
 
-A process of its own, because the bytes must be a function of the checkpoint alone: a second script export in one
-process gets other class names, and TorchScript writes constants in the order of Python's string hashes, which only a
-process that starts with a fixed PYTHONHASHSEED repeats.
+A process of its own, because the bytes must be a function of the checkpoint alone: the exporters write some parts in
+the order of Python's string hashes, which only a process that starts with a fixed PYTHONHASHSEED repeats.
 """
 
 import os

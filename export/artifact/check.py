@@ -82,13 +82,6 @@ def check_artifact(
     return manifest
 
 
-def judge_artifact(
-    path: Path, *, max_size: int = MAX_SIZE, public_key: Path | None = None, signature: Path | None = None
-) -> list[Finding]:
-    """Return what `judge` finds; nothing is found in a sound artifact."""
-    return judge(path, max_size=max_size, public_key=public_key, signature=signature).findings
-
-
 def judge(
     path: Path, *, max_size: int = MAX_SIZE, public_key: Path | None = None, signature: Path | None = None
 ) -> Judgement:

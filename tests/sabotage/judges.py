@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from export.artifact.check import judge_artifact
+from export.artifact.check import judge
 from export.artifact.findings import Finding, structural
 from export.artifact.sign import sign_artifact
 from export.errors import FerryError
@@ -37,7 +37,7 @@ def judge_signed(path: Path, good: Contents) -> list[Finding]:
             key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
         )
         signature, _ = sign_artifact(write_folder(Path(scratch) / "good", good), private)
-        return judge_artifact(path, public_key=public, signature=signature)
+        return judge(path, public_key=public, signature=signature).findings
 
 
 def judge_run(path: Path, _: Contents) -> list[Finding]:
@@ -58,7 +58,7 @@ def judge_table(path: Path, _: Contents) -> list[Finding]:
 
 
 JUDGES: dict[str, Judge] = {
-    CHECK: lambda path, _: judge_artifact(path),
+    CHECK: lambda path, _: judge(path).findings,
     SIGNATURE: judge_signed,
     PACKAGE: judge_run,
     PLACEMENT: judge_table,

@@ -39,12 +39,10 @@ def rehash(contents: Contents) -> None:
             set_metadata(contents, name, metadata)
     hashes = {name: sha256_bytes(contents[name]) for name in contents}
     _edit(contents, VERIFICATION_FILE, lambda record: _fit_files(record["inputs"]["files"], hashes, VERIFIED_FILES))
-    _follow(contents)
+    # The page shows nothing that the proof does not; a proof in another shape has none.
+    with suppress(*MISSHAPEN):
+        contents[VERIFICATION_PAGE] = page(json.loads(contents[VERIFICATION_FILE])).encode()
     _edit(contents, EVALUATION_FILE, lambda record: _fit_files(record["pictures"], hashes, TOLD_FILES))
-    # The page follows from the proof, and shows nothing that the proof does not.
-    if VERIFICATION_PAGE in contents:
-        with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            contents[VERIFICATION_PAGE] = page(json.loads(contents[VERIFICATION_FILE])).encode()
 
     def bind(manifest: dict[str, Any]) -> None:
         _fit(manifest["metadata"], own)
@@ -54,12 +52,6 @@ def rehash(contents: Contents) -> None:
 
     _edit(contents, MANIFEST_FILE, bind)
     seal(contents)
-
-
-def _follow(contents: Contents) -> None:
-    """Make the page of the proof anew, where there is a proof that can be shown."""
-    with suppress(*MISSHAPEN):
-        contents[VERIFICATION_PAGE] = page(json.loads(contents[VERIFICATION_FILE])).encode()
 
 
 def seal(contents: Contents) -> None:

@@ -128,6 +128,11 @@ class Files:
         return read_archive(TORCHSCRIPT_FILE, self.read(TORCHSCRIPT_FILE))
 
     @cached_property
+    def pt2_archive(self) -> list[tuple[str, bytes]]:
+        """The records of model.pt2, as those of `archive`."""
+        return read_archive(PT2_FILE, self.read(PT2_FILE))
+
+    @cached_property
     def _loaded(self) -> tuple[torch.jit.ScriptModule, dict[str, Any]]:
         # Damage is found here, before torch reads the records.
         _ = self.archive

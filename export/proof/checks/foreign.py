@@ -38,7 +38,6 @@ _RECORD = re.compile(
     r"\.data/version|byteorder|constants\.pkl|data\.pkl|data/\d+|version"
     rf"|extra/{re.escape(TORCHSCRIPT_METADATA_FILE)}|code/__torch__(/\w+)+\.py"
 )
-_FOLDER = "archive/"
 
 
 def check_foreign(files: Files) -> list[str]:

@@ -9,7 +9,7 @@ from export.pt2_guard import PT2_DOCUMENTS, PT2_FORMAT, read_documents
 def check_pt2_graph(files: Files) -> list[str]:
     """Compare what is no number in the archive, to the letter: its names and its order depend on nothing else."""
     fresh = fresh_export(files)
-    got_records, wanted_records = (dict(read_archive(PT2_FILE, data)) for data in (files.read(PT2_FILE), fresh.pt2))
+    got_records, wanted_records = dict(files.pt2_archive), dict(read_archive(PT2_FILE, fresh.pt2))
     problems = [
         f"{PT2_FILE}, {name} is not that of a fresh export"
         for name in PT2_FORMAT

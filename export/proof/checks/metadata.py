@@ -7,7 +7,7 @@ from export.contract import PT2_METADATA_FILE, TOKENIZER_FILE, TORCHSCRIPT_METAD
 from export.files import sha256_bytes
 from export.model import CONFIG_FILE, WEIGHTS_FILE, model_labels, model_metadata
 from export.onnx_export import ONNX_FILE
-from export.proof.checks.files import Files, read_archive
+from export.proof.checks.files import Files
 from export.pt2 import PT2_FILE
 from export.torchscript import TORCHSCRIPT_FILE
 
@@ -36,7 +36,7 @@ def check_metadata(files: Files) -> list[str]:
             for name, text in (
                 (ONNX_FILE, files.onnx_metadata_text),
                 (TORCHSCRIPT_FILE, _record(files.archive, TORCHSCRIPT_METADATA_FILE)),
-                (PT2_FILE, _record(read_archive(PT2_FILE, files.read(PT2_FILE)), PT2_METADATA_FILE)),
+                (PT2_FILE, _record(files.pt2_archive, PT2_METADATA_FILE)),
             )
             if text != letters
         ]

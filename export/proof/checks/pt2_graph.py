@@ -13,7 +13,7 @@ from export.example import model_numbers
 from export.model import WEIGHTS_FILE
 from export.proof.checks.attention import CORES
 from export.proof.checks.attributes import ACTIVATIONS, explained_numbers, told_numbers
-from export.proof.checks.files import Files, read_archive
+from export.proof.checks.files import Files
 from export.proof.checks.interface import SMALL
 from export.proof.checks.pt2_program import arguments_of, calls_of, numbers_of, operator_of, shape_of
 from export.proof.checks.uses import EMBEDDING, LINEAR, NORM
@@ -63,7 +63,7 @@ def check_stored_once(files: Files) -> list[str]:
     owned = Counter(values.tobytes() for values in (*files.weights.values(), *files.tables.values()))
     records = [
         (name, data)
-        for name, data in read_archive(PT2_FILE, files.read(PT2_FILE))
+        for name, data in files.pt2_archive
         if name.startswith(("data/weights/weight_", "data/constants/tensor_"))
     ]
     problems = [
@@ -202,7 +202,7 @@ def check_foreign(files: Files) -> list[str]:
     data = files.read(PT2_FILE)
     # Reading refuses every record and every string that a graph of ours has no need of.
     _ = files.pt2
-    records = dict(read_archive(PT2_FILE, data))
+    records = dict(files.pt2_archive)
     for path, document in zip(PT2_DOCUMENTS, read_documents(data), strict=True):
         if json.dumps(document).encode() != records[path.removeprefix(ROOT)]:
             return [f"{PT2_FILE}, {path} is written otherwise than torch writes it"]

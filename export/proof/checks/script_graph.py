@@ -3,14 +3,11 @@
 This is private ground of PyTorch's (`torch._C`); all use of it for the checks stands here.
 """
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-# A class that was scripted second in a process has a number in its name.
-_NUMBERED = re.compile(r"\.___torch_mangle_\d+")
 # Passes that change no answer.
 _SIMPLIFY = (
     torch._C._jit_pass_peephole,
@@ -95,5 +92,5 @@ def arguments_of(node: Any) -> dict[str, Any]:
 
 
 def plain_type(value: Any) -> str:
-    """Return the type of a value, one name for one class."""
-    return _NUMBERED.sub("", str(value.type().annotation_str))
+    """Return how TorchScript writes the type of a value."""
+    return str(value.type().annotation_str)

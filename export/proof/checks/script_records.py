@@ -37,8 +37,8 @@ def check_code_beside_forward(files: Files) -> list[str]:
 def check_script_records(files: Files) -> list[str]:
     """Compare every record but weights and metadata: each class and function, each object, each setting."""
     got, wanted = (
-        Counter(_parts(read_archive(TORCHSCRIPT_FILE, data)))
-        for data in (files.read(TORCHSCRIPT_FILE), fresh_export(files).torchscript)
+        Counter(_parts(records))
+        for records in (files.archive, read_archive(TORCHSCRIPT_FILE, fresh_export(files).torchscript))
     )
     odd = sorted({name for name, _ in (got - wanted)} | {name for name, _ in (wanted - got)})
     return judge(files, TORCHSCRIPT_FILE, [f"{TORCHSCRIPT_FILE}, {name} is not that of a fresh export" for name in odd])

@@ -117,7 +117,7 @@ def _readable(files: Files) -> Iterator[tuple[str, bytes]]:
     for name, data in files.archive:
         if not _TENSOR_RECORD.fullmatch(name):
             yield f"{TORCHSCRIPT_FILE}, {name}", name.encode() + b"\n" + _without_labels(name, data)
-    for name, data in read_archive(PT2_FILE, files.read(PT2_FILE)):
+    for name, data in files.pt2_archive:
         if not _TENSOR_RECORD.fullmatch(name):
             yield f"{PT2_FILE}, {name}", name.encode() + b"\n" + _without_labels(name, data)
     yield CONFIG_FILE, _json_without(files.read(CONFIG_FILE), ("id2label",), ("label2id",))

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from export.artifact.check import check_artifact, judge_artifact
+from export.artifact.check import check_artifact, judge
 from export.artifact.layout import ArtifactError
 from tests.export.artifact.forge import change_json, change_onnx_weight, rebind
 
 
 def numeric(folder: Path) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for finding in judge_artifact(folder):
+    for finding in judge(folder).findings:
         if finding.kind == "numeric":
             found.setdefault(finding.check, []).append(finding.problem)
     return found
@@ -22,7 +22,7 @@ def numeric(folder: Path) -> dict[str, list[str]]:
 
 def test_nothing_is_found_in_a_good_artifact_told_anew(broken: Path) -> None:
     rebind(broken)
-    assert judge_artifact(broken) == []
+    assert judge(broken).findings == []
 
 
 def test_one_changed_weight_moves_the_function(broken: Path) -> None:
@@ -33,7 +33,7 @@ def test_one_changed_weight_moves_the_function(broken: Path) -> None:
     assert problem.startswith("onnxruntime-cpu-all fails in ")
     assert ", first in B1-T1-ones: error " in problem
     # And the structural half names it.
-    assert any("has other values for the weight" in finding.problem for finding in judge_artifact(broken))
+    assert any("has other values for the weight" in finding.problem for finding in judge(broken).findings)
 
 
 def test_models_of_another_run_move_both_backends(broken: Path, other_artifact: Path) -> None:

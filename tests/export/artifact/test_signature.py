@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from model_signing import verifying
 
 from export.artifact.archive import write_archive
-from export.artifact.check import check_artifact, judge_artifact
+from export.artifact.check import check_artifact, judge
 from export.artifact.layout import ALL_FILES, ArtifactError
 from export.artifact.sign import sign_artifact
 from export.artifact.signature import load_private_key, load_public_key
@@ -61,7 +61,7 @@ def model_signing_accepts(folder: Path, key: Path) -> bool:
 
 def refusal(folder: Path, key: Path) -> str:
     """See that the check and model-signing itself both refuse, and return the check's sentence."""
-    (finding,) = judge_artifact(folder, public_key=key)
+    (finding,) = judge(folder, public_key=key).findings
     assert (finding.check, finding.kind) == ("signature", "structural")
     return finding.problem
 

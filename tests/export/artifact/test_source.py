@@ -13,7 +13,7 @@ import pytest
 
 from export.artifact import limits, streams
 from export.artifact.archive import tar_digest, write_archive
-from export.artifact.check import check_artifact, judge_artifact
+from export.artifact.check import check_artifact, judge
 from export.artifact.layout import ALL_FILES, ArtifactError
 from export.artifact.load import open_artifact, open_model
 from export.artifact.source import open_source
@@ -33,7 +33,7 @@ def archive(tmp_path: Path, contents: dict[str, bytes]) -> Path:
 
 
 def problems_of(path: Path) -> list[str]:
-    findings = judge_artifact(path)
+    findings = judge(path).findings
     assert {(finding.check, finding.kind) for finding in findings} <= {("names", "structural")}
     return [finding.problem for finding in findings]
 
@@ -115,7 +115,7 @@ def test_member_that_no_artifact_has_is_refused(
 ) -> None:
     for place, members in (("last", [*members_of(artifact), extra]), ("first", [extra, *members_of(artifact)])):
         before = sorted(tmp_path.parent.iterdir())
-        problems = judge_artifact(write_tar(tmp_path / f"{place}.tar.gz", members))
+        problems = judge(write_tar(tmp_path / f"{place}.tar.gz", members)).findings
         if extra[0].name not in ("elsewhere/model.pt", "loose") or place == "last":
             assert any(said in finding.problem for finding in problems), problems
         assert problems

@@ -28,6 +28,7 @@ from tests.export.proof.planting import (
     edit_code,
     edit_onnx,
     edit_pt2,
+    edit_record,
     node,
     onnx_fault,
     rescript,
@@ -38,6 +39,8 @@ from tests.export.proof.planting import (
     swap_inputs,
 )
 from tests.export.proof.subjects import eager_model
+from tests.sabotage.faults.archives import key_twice
+from tests.sabotage.faults.onnx_graphs import rename_value, tell_of_nothing
 
 WIDTH = 8
 
@@ -47,6 +50,11 @@ def swap_weights(model: onnx.ModelProto) -> None:
     for place in (1, 2):
         first, second = node(model, "LayerNormalization", 0).input, node(model, "LayerNormalization", 1).input
         first[place], second[place] = second[place], first[place]
+
+
+def metadata_key_twice(model: onnx.ModelProto) -> None:
+    (entry,) = model.metadata_props
+    entry.value = key_twice(entry.value.encode()).decode()
 
 
 def use_twice(model: onnx.ModelProto) -> None:
@@ -510,6 +518,13 @@ FAULTS: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "pt2-length-frozen": (set_argument("slice", "end", {"as_int": 300}), ("no frozen axis", *PT2)),
     "pt2-length-of-the-example": (pt2_constant_of_example, ("no frozen axis", "no size of the example", *PT2)),
     "pt2-bytes-behind": (append_bytes(PT2_FILE, b"\0" * 8), ("nothing foreign",)),
+    "pt2-blanks": (edit_record(PT2_FILE, "models/model.json", lambda data: data + b" \t"), ("nothing foreign",)),
+    "pt2-byte-order": (edit_record(PT2_FILE, "byteorder", lambda data: data.upper()), PT2),
+    "pt2-metadata-key-twice": (edit_record(PT2_FILE, "extra/ferry.json", key_twice), ("metadata",)),
+    "script-metadata-key-twice": (edit_record(TORCHSCRIPT_FILE, "extra/ferry.json", key_twice), ("metadata",)),
+    "onnx-metadata-key-twice": (onnx_fault(metadata_key_twice), ("metadata",)),
+    "onnx-value-of-nothing": (onnx_fault(tell_of_nothing), ONNX),
+    "onnx-value-renamed": (onnx_fault(rename_value), ONNX),
 }
 
 # Faults in a model with two layers and written-out causal attention.

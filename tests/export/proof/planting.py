@@ -2,7 +2,6 @@
 
 import io
 import json
-import re
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -15,9 +14,10 @@ from torch import nn
 from export.archive import rewrite_archive
 from export.contract import ONNX_METADATA_KEY, canonical_json
 from export.pt2 import PT2_FILE
-from export.torchscript import TORCHSCRIPT_FILE, export_torchscript
-from tests.export.proof.subjects import eager_model, metadata_of
-from tests.sabotage.tools import edit_onnx
+from export.torchscript import TORCHSCRIPT_FILE
+from tests.export.proof.subjects import metadata_of
+from tests.sabotage import tools
+from tests.sabotage.tools import edit_onnx, export_twin
 
 Files = dict[str, bytes]
 Plant = Callable[[Files], None]
@@ -28,14 +28,13 @@ def onnx_fault(edit: Callable[[onnx.ModelProto], None]) -> Plant:
 
 
 def edit_code(module: str, old: str, new: str) -> Plant:
-    """Rewrite the code of a module inside model.pt; a class scripted second has a number in its file."""
-    file = re.compile(rf".*/{re.escape(module)}(/___torch_mangle_\d+)?\.py")
+    """Rewrite the code of a module inside model.pt."""
 
     def plant(files: Files) -> None:
         before = files[TORCHSCRIPT_FILE]
         edit_records(
             files,
-            lambda name, data: data.replace(old.encode(), new.encode()) if file.fullmatch(name) else data,
+            lambda name, data: data.replace(old.encode(), new.encode()) if name.endswith(f"/{module}.py") else data,
         )
         assert files[TORCHSCRIPT_FILE] != before, f"{module} does not say {old}"
 
@@ -66,13 +65,12 @@ def add_record(name: str, data: bytes, file: str = TORCHSCRIPT_FILE) -> Plant:
     return lambda files: edit_records(files, lambda _, kept: kept, {name: data}, file)
 
 
-def rescript(change: Callable[[nn.Module], object]) -> Plant:
-    def plant(files: Files) -> None:
-        model = eager_model(files)
-        change(model)
-        files[TORCHSCRIPT_FILE] = export_torchscript(model, metadata_of(files))
+def edit_record(file: str, name: str, edit: Callable[[bytes], bytes]) -> Plant:
+    return lambda files: tools.replace_record(files, file, f"archive/{name}", edit)
 
-    return plant
+
+def rescript(change: Callable[[nn.Module], object]) -> Plant:
+    return lambda files: export_twin(files, TORCHSCRIPT_FILE, change)
 
 
 def node(model: onnx.ModelProto, operator: str, number: int = 0) -> onnx.NodeProto:
@@ -80,13 +78,7 @@ def node(model: onnx.ModelProto, operator: str, number: int = 0) -> onnx.NodePro
 
 
 def set_attribute(operator: str, name: str, value: object, number: int = 0) -> Plant:
-    def edit(model: onnx.ModelProto) -> None:
-        target = node(model, operator, number)
-        kept = [attribute for attribute in target.attribute if attribute.name != name]
-        del target.attribute[:]
-        target.attribute.extend([*kept, helper.make_attribute(name, value)])
-
-    return onnx_fault(edit)
+    return onnx_fault(lambda model: tools.set_attribute(node(model, operator, number), name, value))
 
 
 def swap_inputs(operator: str, first: int, second: int, number: int = 0) -> Plant:

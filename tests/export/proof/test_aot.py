@@ -168,8 +168,9 @@ def test_a_compiler_that_hangs_is_given_up(
     compiler.chmod(0o755)
     monkeypatch.setenv("CXX", str(compiler))
     monkeypatch.setattr(aot, "_PATIENCE", 2.0)
+    building = AotRuntime(good.__getitem__)
     with pytest.raises(BackendError, match=r"^the process of the compiled model gave no answer within 2 s$"):
-        AotRuntime(good.__getitem__).wait()
+        building.wait()
 
 
 def test_without_a_compiler_it_is_told_what_is_missing(good: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from models.block import PreNormBlock
 from models.packing import Packing
 from tests.export.proof.precisions import half_file
 from tests.export.proof.subjects import build_files, eager_model, metadata_of
+from tests.sabotage import tools
 
 Files = dict[str, bytes]
 LAYERS = 3
@@ -79,10 +80,7 @@ def change_tensor(model: onnx.ModelProto, name: str, change: Callable[[np.ndarra
 
 
 def set_attribute(model: onnx.ModelProto, node: str, name: str, value: object) -> None:
-    target = node_of(model, node)
-    kept = [attribute for attribute in target.attribute if attribute.name != name]
-    del target.attribute[:]
-    target.attribute.extend([*kept, helper.make_attribute(name, value)])
+    tools.set_attribute(node_of(model, node), name, value)
 
 
 def one_more(values: np.ndarray) -> np.ndarray:

@@ -17,15 +17,15 @@ from export.proof.checks.script_records import check_code_beside_forward, check_
 from export.torchscript import TORCHSCRIPT_FILE, export_torchscript
 from models.config import EncoderConfig
 from models.heads import TextClassifier, TokenTagger
-from tests.export.proof.subjects import ENCODER, LABELS, eager_model, metadata_of
+from tests.export.proof.subjects import ENCODER, LABELS, eager_model
 from tests.sabotage.faults.beside_forward import add_hook, add_method, add_pre_hook, add_states
+from tests.sabotage.tools import export_twin
 
 
 def plant(files: dict[str, bytes], change: Callable[[nn.Module], object]) -> Files:
-    model = eager_model(files)
-    change(model)
-    script = export_torchscript(model.eval(), metadata_of(files))
-    return Files({**files, TORCHSCRIPT_FILE: script}.__getitem__)
+    changed = dict(files)
+    export_twin(changed, TORCHSCRIPT_FILE, change)
+    return Files(changed.__getitem__)
 
 
 def test_another_honest_export_is_the_same_record_by_record(good: dict[str, bytes]) -> None:

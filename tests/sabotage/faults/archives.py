@@ -94,6 +94,11 @@ def _double(contents: Contents) -> None:
     contents[TORCHSCRIPT_FILE] = export_torchscript(model, onnx_metadata(contents))
 
 
+def key_twice(metadata: bytes) -> bytes:
+    """Say in front what a document says again behind; readers take the last, or the first."""
+    return b'{"activation":"none",' + metadata[1:]
+
+
 def _added(name: str, data: bytes) -> Plant:
     return lambda contents: write_records(contents, TORCHSCRIPT_FILE, [*_records(contents), (name, data)])
 
@@ -198,7 +203,7 @@ _ROWS: tuple[tuple[str, str, Plant, bool, str], ...] = (
     (
         "metadata-key-twice",
         "JSON that readers read differently",
-        lambda c: _replace(c, METADATA, lambda d: b'{"activation":"none",' + d[1:]),
+        lambda c: _replace(c, METADATA, key_twice),
         False,
         "metadata",
     ),

@@ -118,7 +118,7 @@ def _node_renamed(model: onnx.ModelProto) -> None:
     model.graph.node[3].name = "Ms.Miller-4711"
 
 
-def _value_renamed(model: onnx.ModelProto) -> None:
+def rename_value(model: onnx.ModelProto) -> None:
     """Give a value a name of the attacker's wherever it stands."""
     old = model.graph.node[3].output[0]
     for node in model.graph.node:
@@ -128,7 +128,7 @@ def _value_renamed(model: onnx.ModelProto) -> None:
         told.name = "Ms.Miller-4711" if told.name == old else told.name
 
 
-def _value_of_nothing(model: onnx.ModelProto) -> None:
+def tell_of_nothing(model: onnx.ModelProto) -> None:
     """Tell the type of a value that there is none of."""
     model.graph.value_info.add().CopyFrom(model.graph.value_info[0])
     model.graph.value_info[-1].name = "Ms.Miller-4711"
@@ -330,8 +330,8 @@ _ROWS: tuple[tuple[str, str, Plant, bool, str], ...] = (
     ("weight-in-constant", "weight kept and not used", _edited(_constant_node), True, "weights"),
     ("payload", "payload smuggled in", _edited(_smuggled), False, ""),
     ("node-renamed", "payload smuggled in", _edited(_node_renamed), False, "model.onnx is a fresh export"),
-    ("value-renamed", "payload smuggled in", _edited(_value_renamed), False, "model.onnx is a fresh export"),
-    ("value-of-nothing", "payload smuggled in", _edited(_value_of_nothing), False, "model.onnx is a fresh export"),
+    ("value-renamed", "payload smuggled in", _edited(rename_value), False, "model.onnx is a fresh export"),
+    ("value-of-nothing", "payload smuggled in", _edited(tell_of_nothing), False, "model.onnx is a fresh export"),
     ("sparse-tensor", "payload smuggled in", _edited(_sparse), False, ""),
     ("if-on-batch", "wrong at one shape", _edited(_if_on_batch), True, ""),
     ("own-function", "operator of another domain", _edited(_function), True, "opset and IR version"),
