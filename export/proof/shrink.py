@@ -62,9 +62,10 @@ def shrink(case: Case, fails: Fails, *, most_runs: int = MOST_RUNS) -> Shrunk:
         raise ValueError(f"the case {case.name} must fail to be made smaller; it passes.")
     search.accept(ids, mask, reason)
     try:
+        _drop(search)
         # A simpler mask or simpler ids may let go of another row or column; another shape starts anew.
-        while _drop(search) or _simplify(search) or _try_smaller_shapes(search, case):
-            pass
+        while _simplify(search) or _try_smaller_shapes(search, case):
+            _drop(search)
         complete = True
     except _OutOfRunsError:
         complete = False
@@ -108,14 +109,13 @@ class _Search:
         return reason is not None
 
 
-def _drop(search: _Search) -> bool:
-    """Drop rows and columns until no part of any size can go; say whether anything went."""
-    before, size = search.ids.size, 0
+def _drop(search: _Search) -> None:
+    """Drop rows and columns until no part of any size can go."""
+    size = 0
     while size != search.ids.size:
         size = search.ids.size
         for axis in (0, 1):
             _drop_along(search, axis)
-    return size < before
 
 
 def _drop_along(search: _Search, axis: int) -> None:

@@ -88,6 +88,20 @@ def test_it_finds_a_fault_that_no_case_of_the_grid_has() -> None:
     assert part.failures[0].where.startswith("search, B")
 
 
+def test_the_worst_input_is_that_of_the_largest_error() -> None:
+    def spoil(ids: Ids, mask: Ids) -> float:
+        return 1e-9 * int((ids * mask).sum() % 997)
+
+    backend = Sums("subject", spoil)
+    (_, part) = run(backend).backends
+    errors = [spoil(*seen) for seen in backend.seen]
+    # The largest came neither first nor last.
+    assert max(errors) > max(errors[0], errors[-1])
+    assert part.max_error == pytest.approx(max(errors))
+    assert part.worst is not None
+    assert spoil(part.worst.input_ids, part.worst.attention_mask) == max(errors)
+
+
 def test_what_does_not_run_is_a_failure_with_its_input() -> None:
     class Refuses(Sums):
         def run(self, input_ids: Ids, attention_mask: Ids) -> Array:
