@@ -1,5 +1,6 @@
 """One small job carried all the way once; tests read it, and copy what they want to break."""
 
+import gc
 import random
 import shutil
 from pathlib import Path
@@ -38,9 +39,11 @@ golden_texts = ["Licensed under the Apache License, Version 2.0", "SPDX-License-
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_thread():
+def _lean():
     # Small tensors gain nothing from a second thread, and on a busy machine they wait for it.
     torch.set_num_threads(1)
+    # An export makes millions of objects; looking through all of them so often takes a tenth of its time.
+    gc.set_threshold(20_000, 20, 50)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,7 @@
 """The matrix: every fault planted, measured and judged; then good artifacts, judged by the same judge."""
 
+import gc
+import logging
 import sys
 import tempfile
 import traceback
@@ -73,7 +75,9 @@ class Outcome:
 
 
 def build_bases() -> dict[str, Contents]:
-    return {name: build_artifact(recipe) for name, recipe in RECIPES.items()}
+    """Build the good artifacts that faults are planted in, by name."""
+    with open_pool({}) as pool:
+        return dict(zip(RECIPES, pool.map(build_artifact, RECIPES.values()), strict=True))
 
 
 def try_fault(fault: Fault, bases: Bases, yardsticks: dict[str, Yardstick]) -> Outcome:
@@ -112,6 +116,10 @@ _yardsticks: dict[str, Yardstick] = {}
 def _start(bases: dict[str, Contents]) -> None:
     # Two processes, a thread each.
     torch.set_num_threads(1)
+    # An export makes millions of objects; looking through all of them so often takes a tenth of its time.
+    gc.set_threshold(20_000, 20, 50)
+    # The exporters' own remarks.
+    logging.disable(logging.WARNING)
     _bases.update(bases)
 
 
@@ -148,7 +156,6 @@ def run_matrix(numbers: Sequence[int], recipes: Sequence[Recipe], write: Callabl
 
     Progress goes to the standard error.
     """
-    torch.set_num_threads(1)
     refused = accepted = 0
     with open_pool(build_bases()) as pool:
         write(_line("fault", "stands for", "judged by", "moved", "refused by numbers", "refused by structure"))
