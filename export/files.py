@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -12,6 +13,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+# How deeply JSON may be nested; Ferry's own has five levels, and what compares documents recurses.
+MOST_NESTED = 32
+
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 # What may stand in a hidden folder beside the new folder and the old one.
 SCRATCH = "scratch"
@@ -38,15 +44,26 @@ def dump_json(value: object) -> str:
 
 
 def parse_json(data: bytes) -> Any:
-    """Parse JSON that every reader reads alike: UTF-8 without a mark, finite numbers, and no key twice in an object.
+    """Parse JSON that every reader reads alike.
+
+    That is UTF-8 without a mark, whole numbers of 64 bits, others that are finite in float64, no half of a surrogate
+    pair, no key twice in an object, and at most MOST_NESTED levels.
 
     Raises:
         ValueError: says what is wrong.
     """
     try:
-        return json.loads(data.decode("utf-8"), object_pairs_hook=_each_key_once, parse_constant=_refuse_constant)
+        document = json.loads(
+            data.decode("utf-8"),
+            object_pairs_hook=_each_key_once,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            parse_int=_of_64_bits,
+        )
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    _refuse_odd_parts(document)
+    return document
 
 
 def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -59,6 +76,43 @@ def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number of JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"{_shorten(digits)} is beyond what float64 holds")
+    return number
+
+
+def _of_64_bits(digits: str) -> int:
+    # The longest of them has 20 characters; Python itself refuses thousands of digits, in words of its own.
+    if len(digits) > 20 or not -(2**63) <= int(digits) < 2**63:
+        raise ValueError(f"{_shorten(digits)} is beyond what 64 bits hold")
+    return int(digits)
+
+
+def _shorten(digits: str) -> str:
+    return digits if len(digits) <= 30 else f"{digits[:30]}…"
+
+
+def _refuse_odd_parts(document: Any) -> None:
+    """Refuse what is nested too deeply, and text that no encoding of Unicode has; without recursion of its own."""
+    level = [document]
+    for _ in range(MOST_NESTED + 1):
+        for text in (part for part in level if isinstance(part, str)):
+            if _HALF_PAIR.search(text):
+                raise ValueError(f"{_shorten(ascii(text))} holds half of a surrogate pair")
+        below = [part.items() if isinstance(part, dict) else part for part in level if isinstance(part, (dict, list))]
+        if not below:
+            return
+        level = [inner for part in below for item in part for inner in (item if isinstance(item, tuple) else (item,))]
+    raise ValueError("it is nested too deeply")
+
+
+def is_same(one: object, other: object) -> bool:
+    """Whether two documents are one in JSON: unlike in Python, 1, 1.0 and true are three values."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def read_regular_file(path: Path, limit: int, *, follow: bool = True) -> bytes:

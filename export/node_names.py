@@ -51,8 +51,8 @@ def is_inside(path: str, outer: str) -> bool:
     return not outer or path == outer or path.startswith(f"{outer}.")
 
 
-def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Yield every node of a graph and of the graphs inside its nodes."""
+def all_nodes(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.NodeProto]:
+    """Yield every node of a graph or a function, and of the graphs inside its nodes."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:

@@ -22,7 +22,7 @@ from export.contract import (
     canonical_json,
 )
 from export.example import choose_example
-from export.node_names import name_nodes
+from export.node_names import all_nodes, name_nodes
 
 ONNX_FILE = "model.onnx"
 OPSET = 23
@@ -75,12 +75,18 @@ def read_onnx(data: bytes) -> onnx.ModelProto:
     """Parse an ONNX file.
 
     Raises:
-        ValueError: if the bytes are not an ONNX model.
+        ValueError: if the bytes are not an ONNX model, or one that may run for ever.
     """
     try:
-        return onnx.load_from_string(data)
+        model = onnx.load_from_string(data)
     except DecodeError as error:
         raise ValueError(f"{ONNX_FILE} is damaged: {error}") from None
+    for graph in (model.graph, *model.functions):
+        for node in all_nodes(graph):
+            # Ferry's graphs have none.
+            if node.op_type == "Loop":
+                raise ValueError(f"{ONNX_FILE} holds a loop ({node.name or 'without name'}), which may run for ever")
+    return model
 
 
 def _strip(proto: onnx.ModelProto) -> None:

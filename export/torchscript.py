@@ -6,6 +6,9 @@ not frozen: a frozen module has no parameters, so `.to(device)` would be silentl
 
 import io
 import json
+import re
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -23,6 +26,9 @@ MINIMUM_LIBTORCH = torch.__version__.partition("+")[0]
 
 # Source paths, and an id that is drawn anew each time.
 _TRACES = (".debug_pkl", ".data/serialization_id")
+
+# Bytes of one file of code; those of the largest models have some tens of thousands.
+_MOST_CODE = 2**24
 
 # What torch.jit.script keeps for the whole process: (module, attribute, how it begins).
 _SHARED: tuple[tuple[ModuleType, str, Callable[[], object]], ...] = (
@@ -68,8 +74,9 @@ def load_torchscript(data: bytes) -> tuple[torch.jit.ScriptModule, dict[str, Any
     """Load a TorchScript archive onto the CPU, with its metadata.
 
     Raises:
-        ValueError: if the bytes are damaged or carry no metadata of ours.
+        ValueError: if the bytes are damaged, carry no metadata of ours, or hold a loop, which may run for ever.
     """
+    _refuse_loops(data)
     extra: dict[str, Any] = {TORCHSCRIPT_METADATA_FILE: ""}
     try:
         module = torch.jit.load(  # type: ignore[no-untyped-call]
@@ -80,3 +87,19 @@ def load_torchscript(data: bytes) -> tuple[torch.jit.ScriptModule, dict[str, Any
         first_line = str(error).strip().partition("\n")[0]
         raise ValueError(f"{TORCHSCRIPT_FILE} is damaged or not of Ferry's making: {first_line}") from None
     return module, metadata
+
+
+def _refuse_loops(data: bytes) -> None:
+    """Refuse code with a loop before any of it is run. Ferry's models have none: a loop over modules is unrolled."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            for entry in archive.infolist():
+                if not entry.filename.endswith(".py"):
+                    continue
+                if entry.file_size > _MOST_CODE:
+                    raise ValueError(f"{TORCHSCRIPT_FILE} holds more code than any model has ({entry.filename})")
+                # Loading runs code too, so it is read as text and not as a graph.
+                if re.search(rb"\b(for|while)\b", archive.read(entry)):
+                    raise ValueError(f"{TORCHSCRIPT_FILE} holds a loop ({entry.filename}), which may run for ever")
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error, RuntimeError) as error:
+        raise ValueError(f"{TORCHSCRIPT_FILE} is damaged or not of Ferry's making: {error}") from None

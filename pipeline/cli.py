@@ -3,6 +3,7 @@
 Nothing heavy is imported before a subcommand runs, so that `--help` answers at once.
 """
 
+import math
 import os
 import signal
 import sys
@@ -75,6 +76,13 @@ def refuse_here(ctx: click.Context, parameter: click.Parameter, value: Path) -> 
     if value == Path():
         raise click.BadParameter("must name a folder of its own", ctx=ctx, param=parameter)
     return value
+
+
+def refuse_endless(_: click.Context, __: click.Parameter, seconds: float | None) -> float | None:
+    """Refuse what is no number of seconds, which lies neither below nor above a bound, and a search without an end."""
+    if seconds is not None and not math.isfinite(seconds):
+        raise click.BadParameter(f"{seconds} is no number of seconds.")
+    return seconds
 
 
 def run_option(command: Any) -> Any:
@@ -197,6 +205,7 @@ def export(run: Path) -> None:
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0, min_open=True),
+    callback=refuse_endless,
     help="Stop each of these searches after so long; the report tells where that cut one.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the draws.")

@@ -1,6 +1,7 @@
 """Opening an artifact as every consumer must: bytes are hashed, compared, and then those very bytes are used."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -21,7 +22,7 @@ from export.artifact.layout import (
 from export.artifact.limits import MAX_SIZE
 from export.artifact.source import Source, open_source
 from export.contract import TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, TOKENIZER_FILE, Limits, check_inputs
-from export.files import parse_json, read_json, sha256_bytes
+from export.files import is_same, parse_json, read_json, sha256_bytes
 from export.proof.checks import Files
 from export.proof.runtimes import PT2, Runtime, open_runtime
 from export.tokenizer import Tokenizer, WordEncoding, pad_batch
@@ -42,7 +43,7 @@ def manifest_validator() -> jsonschema.Draft202012Validator:
     """Return the validator of the published schema, for which 2.0 is no whole number, as it is none for consumers."""
     strict = jsonschema.validators.extend(
         jsonschema.Draft202012Validator,
-        validators={"const": _strict_const},
+        validators={"const": _strict_const, "pattern": _strict_pattern},
         type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
             "integer", lambda _, value: type(value) is int
         ),
@@ -52,8 +53,14 @@ def manifest_validator() -> jsonschema.Draft202012Validator:
 
 def _strict_const(_: Any, const: object, value: object, __: Any) -> Iterator[jsonschema.ValidationError]:
     # JSON Schema calls 2 and 2.0 equal.
-    if not _is_same(value, const):
+    if not is_same(value, const):
         yield jsonschema.ValidationError(f"{const!r} was expected; got {value!r}")
+
+
+def _strict_pattern(_: Any, pattern: str, value: object, __: Any) -> Iterator[jsonschema.ValidationError]:
+    # Python's $ also stands before a line feed at the end; that of JSON Schema does not.
+    if isinstance(value, str) and not re.search(re.sub(r"\$$", r"\\Z", pattern), value):
+        yield jsonschema.ValidationError(f"{value!r} does not match {pattern!r}")
 
 
 @dataclass(frozen=True)
@@ -178,7 +185,7 @@ class Model:
             metadata = read_metadata(Files(artifact.read))
         except ValueError as error:
             raise ArtifactError([str(error)]) from None
-        if metadata != artifact.metadata:
+        if not is_same(metadata, artifact.metadata):
             raise ArtifactError([f"the metadata in the {runtime} model is not that of {MANIFEST_FILE}."])
         self.runtime: Runtime = open_runtime(backend, artifact.read)
 
@@ -267,15 +274,6 @@ def softmax(logits: npt.NDArray[Any], temperature: float = 1.0) -> npt.NDArray[n
     shifted = np.exp(scaled)
     probabilities: npt.NDArray[np.float64] = shifted / shifted.sum(axis=-1, keepdims=True)
     return probabilities
-
-
-def _is_same(value: object, const: object) -> bool:
-    """Whether two values of JSON, `const` without lists, are equal in type too."""
-    if type(value) is not type(const):
-        return False
-    if isinstance(value, dict) and isinstance(const, dict):
-        return value.keys() == const.keys() and all(_is_same(value[key], const[key]) for key in const)
-    return value == const
 
 
 def _shorten(message: str) -> str:

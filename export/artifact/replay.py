@@ -14,6 +14,7 @@ from export.contract import LOGITS
 from export.errors import FerryError
 from export.model import CONFIG_FILE, model_limits
 from export.proof.cases import Case, build_grid
+from export.proof.checks import Files
 from export.proof.invariance import check_invariance
 from export.proof.parity import Failure, check_parity
 from export.proof.precision import FLOAT32
@@ -27,7 +28,7 @@ LOGIT_ROUNDING = 0.0051
 LIMIT_FACTOR = ERROR_FACTOR
 
 
-def replay(artifact: Artifact) -> Iterator[Finding]:
+def replay(artifact: Artifact, files: Files) -> Iterator[Finding]:
     """Run the goldens, the grid and the invariances on the backends of RUNTIMES, and compare verification's figures.
 
     Raises:
@@ -37,7 +38,7 @@ def replay(artifact: Artifact) -> Iterator[Finding]:
         # A .pt2 takes as long to load as the goldens take to run, so what was loaded serves both.
         opened: dict[str, Runtime] = {}
         yield from _replay_goldens(artifact, opened)
-        yield from _prove(artifact, opened)
+        yield from _prove(artifact, files, opened)
 
 
 def _replay_goldens(artifact: Artifact, opened: dict[str, Runtime]) -> Iterator[Finding]:
@@ -62,9 +63,15 @@ def _replay_goldens(artifact: Artifact, opened: dict[str, Runtime]) -> Iterator[
             yield from numeric("goldens", [f"{runtime}: {error}"])
 
 
-def _prove(artifact: Artifact, opened: dict[str, Runtime]) -> Iterator[Finding]:
+def _prove(artifact: Artifact, files: Files, opened: dict[str, Runtime]) -> Iterator[Finding]:
     """Run the grid and the laws, on the runtimes in `opened` and on those that are not in it."""
-    limits = model_limits(json.loads(artifact.read(CONFIG_FILE)))
+    try:
+        # A grid of every length, and a model of every layer, are as large as the configuration says.
+        files.refuse_oversize()
+    except ValueError as error:
+        yield from numeric("parity", [_no_model(error)])
+        return
+    limits = model_limits(files.config)
     cases = build_grid(limits)
     try:
         reference, eager = load_reference(artifact.read), open_runtime(EAGER, artifact.read)
@@ -76,7 +83,7 @@ def _prove(artifact: Artifact, opened: dict[str, Runtime]) -> Iterator[Finding]:
                 yield from numeric("parity", [f"{backend} can't load its file: {error}"])
         parity = check_parity(reference, [eager, *runtimes], cases, limits)
     except BackendError as error:
-        yield from numeric("parity", [f"{CONFIG_FILE} and the weights do not make a model that runs: {error}"])
+        yield from numeric("parity", [_no_model(error)])
         return
     for part in parity.backends:
         yield from numeric("parity", _summary(part.backend, f"{len(cases)} cases", part.failures))
@@ -85,6 +92,10 @@ def _prove(artifact: Artifact, opened: dict[str, Runtime]) -> Iterator[Finding]:
             "invariance", _summary(law.backend, f"{law.retellings} retellings ({law.law})", law.failures)
         )
     yield from numeric("figures", _figure_problems(artifact, parity.tolerances[FLOAT32], cases))
+
+
+def _no_model(error: Exception) -> str:
+    return f"{CONFIG_FILE} and the weights do not make a model that runs: {error}"
 
 
 def _summary(backend: str, asked: str, failures: Sequence[Failure]) -> list[str]:

@@ -64,6 +64,8 @@ def load_public_key(file: Path) -> "EllipticCurvePublicKey":
     try:
         key = load_pem_public_key(data)
     except (ValueError, UnsupportedAlgorithm) as error:
+        if b"PRIVATE KEY-----" in data:
+            raise ValueError(f"{file} is a private key, and whoever checks has the public one of it.") from None
         raise ValueError(f"{file} is not a public key in PEM: {_first_sentence(error)}") from None
     if not isinstance(key, EllipticCurvePublicKey):
         raise ValueError(_wrong_curve(file, type(key).__name__))
@@ -84,6 +86,8 @@ def load_private_key(file: Path, password: str | None) -> "EllipticCurvePrivateK
         # The library says of a password that is missing, or not needed, that its type is wrong.
         raise ValueError(f"{file}: {_first_sentence(error)}") from None
     except (ValueError, UnsupportedAlgorithm) as error:
+        if b"PUBLIC KEY-----" in data:
+            raise ValueError(f"{file} is a public key, and only the private one of it signs.") from None
         raise ValueError(
             f"{file} is not a private key in PEM, or its password is wrong: {_first_sentence(error)}"
         ) from None

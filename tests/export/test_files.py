@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from export.files import dump_json, new_folder, read_json, sha256_bytes, sha256_file
+from export.files import dump_json, is_same, new_folder, parse_json, read_json, sha256_bytes, sha256_file
 
 
 def write(folder: Path, content: str) -> None:
@@ -45,6 +45,43 @@ def test_dump_json_is_ascii_sorted_and_finite() -> None:
     assert dump_json({"b": 1, "a": "é"}) == '{\n  "a": "\\u00e9",\n  "b": 1\n}\n'
     with pytest.raises(ValueError, match="not JSON compliant"):
         dump_json(float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"\xef\xbb\xbf{}", "BOM"),
+        (b'"\xff"', "can't decode"),
+        (b'{"a": 1, "a": 2}', "the key 'a' stands twice in one object"),
+        (b"[NaN]", "NaN is no number of JSON"),
+        (b"[-Infinity]", "-Infinity is no number of JSON"),
+        (b"[1e400]", "1e400 is beyond what float64 holds"),
+        (b"[9223372036854775808]", "9223372036854775808 is beyond what 64 bits hold"),
+        (b"[1" + b"0" * 5000 + b"]", "10{29}… is beyond what 64 bits hold"),
+        (rb'["\ud800"]', r"'\\ud800' holds half of a surrogate pair"),
+        (rb'[{"\udfff": 1}]', r"'\\udfff' holds half of a surrogate pair"),
+        (b"[" * 33 + b"]" * 33, "nested too deeply"),
+        (b'{"a":' * 33 + b"1" + b"}" * 33, "nested too deeply"),
+        (b"[" * 100_000, "nested too deeply"),
+    ],
+    ids=str,
+)
+def test_json_that_readers_read_differently_is_refused(text: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_json(text)
+
+
+def test_json_that_readers_read_alike_is_read() -> None:
+    text = rb'{"a": [-9223372036854775808, 9223372036854775807, 1e308, -0.0, true, null, "\ud83d\ude00"]}'
+    assert parse_json(text) == {"a": [-(2**63), 2**63 - 1, 1e308, 0.0, True, None, "\N{GRINNING FACE}"]}
+    assert parse_json(b"[" * 32 + b"]" * 32)
+
+
+def test_documents_are_the_same_in_type_too() -> None:
+    assert is_same({"b": [1, "x"], "a": None}, {"a": None, "b": [1, "x"]})
+    for one, other in ((1, True), (0, False), (1, 1.0), ([1], [1, 1]), ({"a": 0}, {"a": 0.0}), ("1", 1)):
+        assert not is_same(one, other)
+        assert not is_same([{"x": one}], [{"x": other}])
 
 
 def test_read_json(tmp_path: Path) -> None:

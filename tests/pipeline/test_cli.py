@@ -67,6 +67,13 @@ def test_stage_without_a_run_is_one_sentence(ferry, command):
     )
 
 
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "-1"])
+def test_a_search_takes_a_number_of_seconds(ferry, seconds):
+    result = ferry("verify", "--run", "none", "--seconds", seconds)
+    assert result.exit_code == 2
+    assert "Invalid value for '--seconds'" in result.stderr
+
+
 def test_missing_configuration_is_one_sentence(ferry):
     result = ferry("train", "--config", "none.toml")
     assert result.exit_code == 2

@@ -93,7 +93,7 @@ class Files:
 
     @cached_property
     def eager(self) -> nn.Module:
-        self._refuse_oversize()
+        self.refuse_oversize()
         return load_eager_model(self.read)
 
     @cached_property
@@ -158,16 +158,20 @@ class Files:
     def script(self) -> ScriptGraph:
         return ScriptGraph(self.torchscript)
 
-    def _refuse_oversize(self) -> None:
-        """Refuse a configuration that describes more than the files hold, before anything of its size is made."""
+    def refuse_oversize(self) -> None:
+        """Refuse a configuration that describes more than the files hold, before anything of its size is made.
+
+        Raises:
+            ValueError: names what is too large.
+        """
         encoder = self.config["encoder"]
         dim, most = encoder["dim"], sum(weight.size for weight in self.weights.values())
         wanted = {name: encoder[name] * dim for name in ("vocab_size", "hidden_dim")} | {"dim": 3 * dim * dim}
         problems = [f"{name} {encoder[name]}" for name, size in wanted.items() if size > most]
         if encoder["num_layers"] > len(self.weights):
             problems.append(f"num_layers {encoder['num_layers']}")
-        # A table of positions may be no weight; then it stands in the ONNX file all the same.
-        if encoder["max_len"] * dim > len(self.read(ONNX_FILE)):
+        # A table of positions may be no weight; then it stands in every model file all the same.
+        if encoder["max_len"] * dim > max(len(self.read(name)) for name in (ONNX_FILE, TORCHSCRIPT_FILE, PT2_FILE)):
             problems.append(f"max_len {encoder['max_len']}")
         if problems:
             raise ValueError(f"{CONFIG_FILE} describes more than the model files hold: {', '.join(problems)}")

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 from export.contract import PT2_METADATA_FILE, TOKENIZER_FILE, TORCHSCRIPT_METADATA_FILE, canonical_json
-from export.files import sha256_bytes
+from export.files import is_same, sha256_bytes
 from export.model import CONFIG_FILE, WEIGHTS_FILE, model_labels, model_metadata
 from export.onnx_export import ONNX_FILE
 from export.proof.checks.files import Files
@@ -41,7 +41,7 @@ def check_metadata(files: Files) -> list[str]:
             if text != letters
         ]
     inverse = {label: index for index, label in enumerate(model_labels(config))}
-    if config["label2id"] != inverse:
+    if not is_same(config["label2id"], inverse):
         problems.append(f"{CONFIG_FILE}: label2id is not the inverse of id2label")
     return problems
 

@@ -10,6 +10,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from export.contract import ATTENTION_MASK, INPUT_IDS
 from export.node_names import all_nodes
+from export.onnx_export import read_onnx
 from export.proof.placement import CPU_PROVIDER, PROVIDERS, Assignment, judge_placement
 from export.proof.precision import FLOAT32
 from export.proof.runtimes.base import THREADS, Array, BackendError, Ids, Read, Runtime, last_line
@@ -51,6 +52,7 @@ class OnnxRuntime(Runtime):
         providers = session_providers(provider)
         options = providers[0][1]
         try:
+            read_onnx(model)
             self._session = ort.InferenceSession(model, _session_options(level, threads), providers=providers)
             given = self._session.get_providers()[0]
             if given != asked:

@@ -49,6 +49,14 @@ def test_artifact_holds_what_it_promises(artifact):
     ]
 
 
+def test_a_pattern_of_the_schema_ends_where_the_text_ends(artifact):
+    """A reader in another language refuses a line feed at the end; Python's own `$` does not."""
+    manifest = json.loads((artifact / "manifest.json").read_text())
+    manifest["version"] += "\n"
+    (error,) = manifest_validator().iter_errors(manifest)
+    assert error.json_path == "$.version"
+
+
 def test_sha256sum_accepts_the_sums(artifact):
     if not shutil.which("sha256sum"):
         pytest.skip("sha256sum is not on this system")

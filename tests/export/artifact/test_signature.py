@@ -230,7 +230,7 @@ def test_file_that_is_no_key_is_a_mistake(signed: Path, keys: KeyPair, tmp_path:
     locked = make_keys(tmp_path, "locked", password=b"secret").private
     for key, password, said in (
         (tmp_path / "none", None, "can't be read: No such file or directory"),
-        (keys.public, None, "is not a private key in PEM, or its password is wrong"),
+        (keys.public, None, "is a public key, and only the private one of it signs"),
         (signature_of(signed), None, "is not a private key in PEM"),
         (locked, None, "[Pp]assword"),
         (locked, "wrong", "is not a private key in PEM, or its password is wrong"),
@@ -238,8 +238,12 @@ def test_file_that_is_no_key_is_a_mistake(signed: Path, keys: KeyPair, tmp_path:
     ):
         with pytest.raises(ValueError, match=said):
             sign_artifact(signed, key, password=password)
-    for key in (keys.private, tmp_path / "none", signature_of(signed)):
-        with pytest.raises(ValueError, match=r"is not a public key in PEM|can't be read"):
+    for key, said in (
+        (keys.private, "is a private key, and whoever checks has the public one of it"),
+        (tmp_path / "none", "can't be read"),
+        (signature_of(signed), "is not a public key in PEM"),
+    ):
+        with pytest.raises(ValueError, match=said):
             check_artifact(signed, public_key=key)
 
 

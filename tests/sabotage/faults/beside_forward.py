@@ -1,4 +1,4 @@
-"""Faults of TorchScript that stand beside `forward`: code that loading runs, that a call runs too, or that waits."""
+"""Faults of TorchScript's code beside the model's own: run by loading, run by a call too, waiting, never ending."""
 
 from collections.abc import Callable
 
@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from export.torchscript import TORCHSCRIPT_FILE
+from tests.sabotage.artifact import Contents
 from tests.sabotage.faults.fault import Fault, Plant
-from tests.sabotage.tools import export_twin
+from tests.sabotage.tools import edit_code, export_twin
 
 _KIND = "code that runs beside forward"
 
@@ -63,7 +64,18 @@ def _plant(change: Callable[[nn.Module], object]) -> Plant:
     return lambda contents: export_twin(contents, TORCHSCRIPT_FILE, change)
 
 
+def _loop(contents: Contents) -> None:
+    """Wait for ever, before the answer."""
+    edit_code(
+        contents,
+        "models.heads",
+        "    return logits",
+        "    while True:\n      logits = torch.add(logits, 0)\n    return logits",
+    )
+
+
 FAULTS = (
+    Fault(id="pt-loop", kind="never ends", plant=_loop, check="inference mode"),
     Fault(id="pt-hook", kind=_KIND, plant=_plant(add_hook), moves=True, check="nothing runs beside forward"),
     Fault(id="pt-pre-hook", kind=_KIND, plant=_plant(add_pre_hook), moves=True, check="nothing runs beside forward"),
     Fault(id="pt-setstate", kind=_KIND, plant=_plant(add_states), check="nothing runs beside forward"),

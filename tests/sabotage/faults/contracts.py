@@ -292,6 +292,8 @@ _ROWS: tuple[tuple[str, str, Plant, bool, str], ...] = (
         False,
         "weights",
     ),
+    ("ten-million-layers", "larger than the files", _config(_encoder(num_layers=10**7)), False, "weights"),
+    ("endless-length", "larger than the files", _config(_encoder(max_len=2 * 10**8)), False, "weights"),
     ("unknown-setting", "contract reworded", _config(_encoder(flash=True)), False, "weights"),
 )
 

@@ -112,6 +112,30 @@ def _duplicate_key(contents: Contents) -> None:
     contents[MANIFEST_FILE] = text.replace('"threshold": 0.3', '"threshold": 0.9, "threshold": 0.3').encode()
 
 
+def _made_up_for(record: Any) -> None:
+    """Let one backend's failures be made up for by another's."""
+    record["parity"]["backends"][1]["failures"] = 7
+    record["parity"]["backends"][2]["failures"] = -7
+
+
+def _smallest_failure(record: Any) -> None:
+    record["counterexamples"].append({"backend": "torchscript"})
+
+
+def _nested_labels(data: bytes) -> bytes:
+    """Put two equal lists of lists among the labels, which whoever looks for equal ones compares to the ground."""
+    lists = b"[" * 300 + b"]" * 300
+    return data.replace(b'"labels": [', b'"labels": [' + lists + b"," + lists + b",", 1)
+
+
+def _exchange(name: str, old: bytes, new: bytes) -> Plant:
+    def edit(data: bytes) -> bytes:
+        assert old in data, f"{name} does not hold {old!r}"
+        return data.replace(old, new, 1)
+
+    return _text(name, edit)
+
+
 def _unused_space(contents: Contents) -> None:
     contents[SUMS_FILE] = contents[SUMS_FILE].replace(b"\n", b"\r\n")
 
@@ -196,6 +220,38 @@ _EDITED = (
         "manifest",
         after=_text(MANIFEST_FILE, lambda _: b"[" * 200_000),
     ),
+    *(
+        _fault(f"manifest-{name}", "JSON that readers read differently", "manifest", after=plant)
+        for name, plant in (
+            ("infinite", _exchange(MANIFEST_FILE, b'"data": {', b'"data": {"x": 1e400,')),
+            ("integer-of-400-digits", _exchange(MANIFEST_FILE, b'"data": {', b'"data": {"x": 1' + b"0" * 400 + b",")),
+            ("half-a-surrogate-pair", _exchange(MANIFEST_FILE, b'"data": {', b'"data": {"x": "\\ud800",')),
+            ("line-feed-after-version", _exchange(MANIFEST_FILE, b'"version": "1.0.0"', b'"version": "1.0.0\\n"')),
+            ("nested-labels", _text(MANIFEST_FILE, _nested_labels)),
+            ("rows-as-text", _manifest(lambda m: m["data"].update(rows="many"))),
+        )
+    ),
+    *(
+        _fault(f"{short}-{number}", "JSON that readers read differently", check, after=_exchange(name, old, new))
+        for short, number, check, name, old, new in (
+            ("manifest", "false-for-0", "goldens", MANIFEST_FILE, b'"padding": 0', b'"padding": false'),
+            ("manifest", "1.0-for-1", "goldens", MANIFEST_FILE, b'"token": 1', b'"token": 1.0'),
+        )
+    ),
+    *(
+        _fault(f"tokenizer-{name}", "JSON that readers read differently", "tokenizer", plant=plant)
+        for name, plant in (
+            ("1-for-true", _exchange(TOKENIZER_JSON_FILE, b'"byte_fallback":true', b'"byte_fallback":1')),
+            ("0.0-for-0", _exchange(TOKENIZER_JSON_FILE, b'"stride":0', b'"stride":0.0')),
+            ("false-for-0", _exchange(TOKENIZER_JSON_FILE, b'"pad_id":0', b'"pad_id":false')),
+            (
+                "length-as-float",
+                _exchange(TOKENIZER_CONFIG_FILE, b'_length": 12', b'_length": 12.0'),
+            ),
+        )
+    ),
+    _fault("proof-failures-made-up-for", "proof edited", "verification", plant=_proof(_made_up_for)),
+    _fault("proof-counterexample", "proof edited", "verification", plant=_proof(_smallest_failure)),
     _fault("proof-verdict", "proof edited", "verification", plant=_proof(lambda r: r.update(verdict="failed"))),
     _fault(
         "proof-failures",

@@ -169,6 +169,28 @@ def _if_on_batch(model: onnx.ModelProto) -> None:
     )
 
 
+def _loop(model: onnx.ModelProto) -> None:
+    """Pass the ids on as often as 64 bits can count, before anything reads them."""
+    values = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["goes_on"], ["will_go_on"], name="goes_on"),
+            helper.make_node("Identity", ["taken"], ["given"], name="passes_on"),
+        ],
+        "body",
+        [
+            values("trip", TensorProto.INT64, []),
+            values("goes_on", TensorProto.BOOL, []),
+            values("taken", TensorProto.INT64, None),
+        ],
+        [values("will_go_on", TensorProto.BOOL, []), values("given", TensorProto.INT64, None)],
+    )
+    constant(model, "trips", 2**62, np.int64)
+    constant(model, "yes", True, np.bool_)
+    spin = helper.make_node("Loop", ["trips", "yes", INPUT_IDS], ["spun"], body=body, name="spin")
+    insert(model, [spin], INPUT_IDS, "spun")
+
+
 def _function(model: onnx.ModelProto) -> None:
     """Call a function that the file defines itself."""
     body = [helper.make_node("Mul", ["x", "x"], ["square"]), helper.make_node("Sub", ["x", "square"], ["y"])]
@@ -334,6 +356,7 @@ _ROWS: tuple[tuple[str, str, Plant, bool, str], ...] = (
     ("value-of-nothing", "payload smuggled in", _edited(tell_of_nothing), False, "model.onnx is a fresh export"),
     ("sparse-tensor", "payload smuggled in", _edited(_sparse), False, ""),
     ("if-on-batch", "wrong at one shape", _edited(_if_on_batch), True, ""),
+    ("loop", "never ends", _edited(_loop), False, "onnx.checker"),
     ("own-function", "operator of another domain", _edited(_function), True, "opset and IR version"),
     ("custom-operator", "operator of another domain", _edited(_custom_operator), False, "opset and IR version"),
     ("microsoft-operator", "operator of another domain", _edited(_microsoft_operator), False, "opset and IR version"),
