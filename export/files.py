@@ -97,21 +97,25 @@ def _shorten(digits: str) -> str:
 
 
 def _refuse_odd_parts(document: Any) -> None:
-    """Refuse what is nested too deeply, and text that no encoding of Unicode has; without recursion of its own."""
+    """Refuse what is nested too deeply, and text that no encoding of Unicode has; level by level, without recursion."""
     level = [document]
     for _ in range(MOST_NESTED + 1):
-        for text in (part for part in level if isinstance(part, str)):
-            if _HALF_PAIR.search(text):
+        for text in level:
+            if isinstance(text, str) and _HALF_PAIR.search(text):
                 raise ValueError(f"{_shorten(ascii(text))} holds half of a surrogate pair")
-        below = [part.items() if isinstance(part, dict) else part for part in level if isinstance(part, (dict, list))]
-        if not below:
+        containers = [part for part in level if isinstance(part, (dict, list))]
+        if not containers:
             return
-        level = [inner for part in below for item in part for inner in (item if isinstance(item, tuple) else (item,))]
+        level = [inner for part in containers for inner in _inside(part)]
     raise ValueError("it is nested too deeply")
 
 
+def _inside(part: dict[str, Any] | list[Any]) -> list[Any]:
+    return [*part.keys(), *part.values()] if isinstance(part, dict) else part
+
+
 def is_same(one: object, other: object) -> bool:
-    """Whether two documents are one in JSON: unlike in Python, 1, 1.0 and true are three values."""
+    """Whether two documents are one in JSON: unlike in Python, 1, 1.0 and true are three values, and NaN is one."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 

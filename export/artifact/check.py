@@ -36,14 +36,10 @@ from export.contract import LOGITS, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TOKEN
 from export.errors import FerryError
 from export.files import is_same, parse_json, sha256_bytes
 from export.proof.checks import Files, check_files, find_texts
+from export.proof.checks.files import UNREADABLE
 from export.proof.placement import PROVIDERS
 from export.proof.report import VERIFIED, page
 from export.tokenizer import huggingface_tokenizer, huggingface_tokenizer_config
-
-# What reading a file of another shape than Ferry's raises.
-_MISSHAPEN = (
-    *(ArithmeticError, AttributeError, IndexError, KeyError, MemoryError, RecursionError, TypeError, ValueError),
-)
 
 
 class Judgement(NamedTuple):
@@ -140,7 +136,7 @@ def judge(
                 # One by one: what was found before a check met a file that it can't read stays.
                 for finding in check(artifact):
                     findings.append(finding)
-            except _MISSHAPEN as error:
+            except UNREADABLE as error:
                 problem = f"a file does not hold what Ferry writes into it ({error!r})."
                 findings += structural(name, [problem])
     return Judgement(findings, artifact.manifest, notes)

@@ -52,8 +52,7 @@ class OnnxRuntime(Runtime):
         providers = session_providers(provider)
         options = providers[0][1]
         try:
-            read_onnx(model)
-            self._session = ort.InferenceSession(model, _session_options(level, threads), providers=providers)
+            self._session = _open_session(model, _session_options(level, threads), providers)
             given = self._session.get_providers()[0]
             if given != asked:
                 raise BackendError(f"asked {asked}, ONNX Runtime gave {given}")
@@ -99,7 +98,7 @@ def run_outputs(
         BackendError: if ONNX Runtime refuses the model or can't run it.
     """
     try:
-        session = ort.InferenceSession(model, _session_options(level), providers=session_providers(provider))
+        session = _open_session(model, _session_options(level), session_providers(provider))
         return dict(zip(names, session.run(names, feed), strict=True)) if names else {}
     except _ORT_ERRORS as error:
         raise BackendError(last_line(error)) from error
@@ -111,6 +110,12 @@ def session_providers(provider: str) -> list[tuple[str, dict[str, str]]]:
     # TF32 makes CUDA differ by 1e-3, and it is on by default.
     options = {"use_tf32": "0"} if provider == "cuda" else {}
     return [(asked, options), (CPU_PROVIDER, {})] if asked != CPU_PROVIDER else [(asked, options)]
+
+
+def _open_session(model: bytes, options: ort.SessionOptions, providers: list[Any]) -> ort.InferenceSession:
+    # Refuses a loop: opening alone would run one of constants.
+    read_onnx(model)
+    return ort.InferenceSession(model, options, providers=providers)
 
 
 def _session_options(level: ort.GraphOptimizationLevel, threads: int = THREADS) -> ort.SessionOptions:
