@@ -59,8 +59,8 @@ def test_signature_that_is_wrong_or_missing_is_exit_code_1(copy: Path, keys: Key
 def test_what_is_asked_wrongly_is_exit_code_2(copy: Path, keys: KeyPair, tmp_path: Path) -> None:
     for arguments, said in (
         (("check", copy, "--public-key", tmp_path / "none"), "can't be read: No such file or directory"),
-        (("check", copy, "--public-key", keys.private), "is not a public key in PEM"),
-        (("sign", copy, "--key", keys.public), "is not a private key in PEM"),
+        (("check", copy, "--public-key", keys.private), "is a private key, and whoever checks has the public one"),
+        (("sign", copy, "--key", keys.public), "is a public key, and only the private one of it signs"),
         (("sign", copy), "Missing option '--key'"),
         (("check", copy, "--signature", "a.sig"), "--signature takes a --public-key to verify it with"),
         (("check", tmp_path / "none"), "does not exist"),

@@ -68,7 +68,10 @@ def build_files(
         threshold=threshold,
     )
     generator = torch.Generator().manual_seed(seed)
-    model = build_model(config)
+    # Fresh weights come from the global generator, whose state depends on what ran before.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = build_model(config)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
