@@ -15,6 +15,7 @@ import torch
 from onnx import numpy_helper
 from torch import Tensor, nn
 
+from export.capture import capture
 from export.contract import PAD_ID, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION
 from export.errors import FerryError
 from export.files import dump_json
@@ -175,7 +176,7 @@ def build_files(architecture: Architecture) -> Iterator[tuple[str, Files]]:
         if not graph:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the exporter's own; the tests of the exporter say which
-                graph = export_onnx(model, {}, model_limits(architecture.config))
+                graph = export_onnx(capture(model, model_limits(architecture.config)), {})
         yield (
             kind,
             {

@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 import torch
 from google.protobuf.message import DecodeError
-from torch.export import Dim
+from torch.export import ExportedProgram
 
 from export.contract import (
     ATTENTION_MASK,
@@ -18,10 +18,8 @@ from export.contract import (
     LOGITS,
     ONNX_METADATA_KEY,
     SEQUENCE_AXIS,
-    Limits,
     canonical_json,
 )
-from export.example import choose_example
 from export.node_names import all_nodes, name_nodes
 
 ONNX_FILE = "model.onnx"
@@ -34,29 +32,28 @@ OLDEST_ONNXRUNTIME = {(18, 8): "1.16.3", (18, 10): "1.18.1", (20, 10): "1.18.1",
 MINIMUM_ONNXRUNTIME = OLDEST_ONNXRUNTIME[OPSET, IR_VERSION]
 
 
-def export_onnx(model: torch.nn.Module, metadata: dict[str, Any], limits: Limits) -> bytes:
-    """Export a model in eval mode into the bytes of an ONNX file that carries the metadata.
+def export_onnx(program: ExportedProgram, metadata: dict[str, Any]) -> bytes:
+    """Write a captured model as the bytes of an ONNX file that carries the metadata.
+
+    A program can be written as ONNX once: the exporter uses its symbols up. As .pt2 it can be written before or after.
 
     Raises:
-        ValueError: if the model is in training mode, or ONNX's checker refuses the result.
+        ValueError: if ONNX's checker refuses the result.
     """
-    if model.training:
-        raise ValueError("a model is exported in eval mode; got one in training mode. Call .eval() first.")
-    axes = {0: Dim(BATCH_AXIS), 1: Dim(SEQUENCE_AXIS, max=limits.max_length)}
-    program = torch.onnx.export(
-        model,
-        choose_example(model, limits).inputs(limits),
+    names = {0: BATCH_AXIS, 1: SEQUENCE_AXIS}
+    written = torch.onnx.export(
+        program,
         input_names=[INPUT_IDS, ATTENTION_MASK],
         output_names=[LOGITS],
-        dynamic_shapes=(axes, axes),
+        dynamic_shapes=(names, names),
         opset_version=OPSET,
         dynamo=True,
         external_data=False,
         verbose=False,
     )
-    assert program is not None
-    proto = program.model_proto
-    tensors = [*model.named_parameters(), *model.named_buffers()]
+    assert written is not None
+    proto = written.model_proto
+    tensors = [*program.named_parameters(), *program.named_buffers()]
     name_nodes(proto.graph, {name.rpartition(".")[0] for name, _ in tensors})
     _strip(proto)
     _drop_empty_sizes(proto.graph)

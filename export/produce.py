@@ -16,6 +16,7 @@ import onnxscript
 import torch
 
 from export import __version__
+from export.capture import capture
 from export.contract import TOKENIZER_FILE, Limits
 from export.files import read_json, sha256_file
 from export.model import CONFIG_FILE, WEIGHTS_FILE, load_model, model_limits, model_metadata
@@ -28,8 +29,8 @@ ROOT = Path(__file__).resolve().parent.parent
 Export = Callable[[torch.nn.Module, dict[str, Any], Limits], bytes]
 FORMATS: dict[str, tuple[str, Export]] = {
     "torchscript": (TORCHSCRIPT_FILE, lambda model, metadata, _: export_torchscript(model, metadata)),
-    "onnx": (ONNX_FILE, export_onnx),
-    "pt2": (PT2_FILE, export_pt2),
+    "onnx": (ONNX_FILE, lambda model, metadata, limits: export_onnx(capture(model, limits), metadata)),
+    "pt2": (PT2_FILE, lambda model, metadata, limits: export_pt2(capture(model, limits), metadata)),
 }
 
 

@@ -14,19 +14,16 @@ from typing import Any
 
 import torch
 from torch._export.verifier import SpecViolationError
-from torch.export import Dim, ExportedProgram
+from torch.export import ExportedProgram
 from torch.export.pt2_archive._package import load_pt2 as load_archive
 
 from export.archive import rewrite_archive
-from export.contract import BATCH_AXIS, PT2_METADATA_FILE, SEQUENCE_AXIS, Limits, canonical_json
-from export.example import choose_example
+from export.contract import PT2_METADATA_FILE, canonical_json
 from export.pt2_guard import METADATA_RECORD, SAMPLE_INPUTS, refuse_code
 
 PT2_FILE = "model.pt2"
 MINIMUM_TORCH = torch.__version__.partition("+")[0]
 
-# What a node needs: the type of its value, and the module that it came from. Other notes hold source paths.
-_NOTES = {"val", "nn_module_stack"}
 # What torch's loader raises on a graph that does not fit together.
 _LOAD_ERRORS = (
     *(RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError),
@@ -34,21 +31,14 @@ _LOAD_ERRORS = (
 )
 
 
-def export_pt2(model: torch.nn.Module, metadata: dict[str, Any], limits: Limits) -> bytes:
-    """Export a model in eval mode into the bytes of a .pt2 archive that carries the metadata.
+def export_pt2(program: ExportedProgram, metadata: dict[str, Any]) -> bytes:
+    """Write a captured model as the bytes of a .pt2 archive that carries the metadata.
 
     The bytes are a function of the model and the metadata.
 
     Raises:
-        ValueError: if the model is in training mode, or its graph holds what `load_pt2` refuses.
+        ValueError: if the graph holds what `load_pt2` refuses.
     """
-    if model.training:
-        raise ValueError("a model is exported in eval mode; got one in training mode. Call .eval() first.")
-    axes = {0: Dim(BATCH_AXIS, min=1), 1: Dim(SEQUENCE_AXIS, min=1, max=limits.max_length)}
-    program = torch.export.export(model, choose_example(model, limits).inputs(limits), dynamic_shapes=(axes, axes))
-    for node in program.graph.nodes:
-        for note in node.meta.keys() - _NOTES:
-            del node.meta[note]
     buffer = io.BytesIO()
     torch.export.save(program, buffer, extra_files={PT2_METADATA_FILE: canonical_json(metadata)})
     # Sample inputs would be pickled; an empty record stands for none. The id is drawn anew each time.

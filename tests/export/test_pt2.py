@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from export.capture import capture
 from export.contract import TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, Limits
 from export.model import build_model, describe_model
 from export.pt2 import export_pt2, load_pt2, read_pt2
@@ -44,7 +45,7 @@ def model(task: str = TEXT_CLASSIFICATION, attention: str = "sdpa", position: st
 
 @cache
 def exported(*arguments: str) -> bytes:
-    return export_pt2(model(*arguments), METADATA, LIMITS)
+    return export_pt2(capture(model(*arguments), LIMITS), METADATA)
 
 
 def inputs(batch: int, length: int) -> tuple[Tensor, Tensor]:
@@ -89,7 +90,7 @@ def test_the_file_enforces_the_limits_by_itself() -> None:
 
 def test_two_exports_have_the_same_bytes() -> None:
     # From fresh processes and another folder: tests/pipeline/test_stages.py.
-    assert export_pt2(model(), METADATA, LIMITS) == exported()
+    assert export_pt2(capture(model(), LIMITS), METADATA) == exported()
 
 
 def test_the_file_tells_nothing_of_where_it_was_made() -> None:
@@ -105,7 +106,7 @@ def test_the_file_tells_nothing_of_where_it_was_made() -> None:
 
 def test_a_model_in_training_mode_is_not_exported() -> None:
     with pytest.raises(ValueError, match=r"in eval mode; got one in training mode. Call .eval\(\) first"):
-        export_pt2(nn.Linear(2, 2).train(), {}, LIMITS)
+        capture(nn.Linear(2, 2).train(), LIMITS)
 
 
 def test_nothing_is_unpickled(monkeypatch: pytest.MonkeyPatch) -> None:

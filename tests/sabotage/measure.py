@@ -5,6 +5,7 @@ The function is what a service sees: texts to tokens, tokens to logits, logits t
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch.export import ExportedProgram
 
 from export.artifact.goldens import HOSTILE_TEXTS, PROBABILITY_TOLERANCE
 from export.artifact.layout import MANIFEST_FILE, VERIFICATION_FILE
@@ -72,10 +74,14 @@ class Yardstick:
         self.inputs = list(_inputs(self.limits))
         # Kept, for most sabotaged artifacts have the same one, and then nobody has to read it again.
         self.program = shared_program(contents[PT2_FILE])
+        # Likewise, until the next artifact is measured, for whoever judges this one.
+        self.planted: ExportedProgram | None = None
         self.texts = [*HOSTILE_TEXTS, *sample_texts(_SEED, 60), "word " * self.limits.max_length]
 
     def measure(self, contents: Contents) -> Movement:
         """Compare an artifact's answers with the good one's."""
+        with suppress(ValueError, KeyError):
+            self.planted = shared_program(contents[PT2_FILE])
         changed = [name for name in ANSWERS if contents.get(name) != self.contents[name]]
         found = [self._measure_file(contents, name) for name in changed]
         if contents.get(TOKENIZER_FILE) != self.contents[TOKENIZER_FILE] or self._told_otherwise(contents):

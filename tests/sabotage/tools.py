@@ -12,6 +12,7 @@ import onnx
 from onnx import numpy_helper
 from torch import nn
 
+from export.capture import capture
 from export.contract import (
     LOGITS,
     ONNX_METADATA_KEY,
@@ -37,8 +38,8 @@ METADATA_RECORDS = {
 # A model of the attacker's in each format; he knows the exporters.
 EXPORTS: dict[str, Callable[[nn.Module, Contents], bytes]] = {
     TORCHSCRIPT_FILE: lambda model, contents: export_torchscript(model, onnx_metadata(contents)),
-    ONNX_FILE: lambda model, contents: export_onnx(model, onnx_metadata(contents), limits_of(contents)),
-    PT2_FILE: lambda model, contents: export_pt2(model, onnx_metadata(contents), limits_of(contents)),
+    ONNX_FILE: lambda model, contents: export_onnx(capture(model, limits_of(contents)), onnx_metadata(contents)),
+    PT2_FILE: lambda model, contents: export_pt2(capture(model, limits_of(contents)), onnx_metadata(contents)),
 }
 
 

@@ -25,6 +25,7 @@ import onnxscript
 import torch
 
 from export import __version__
+from export.capture import capture
 from export.contract import canonical_json
 from export.model import build_model, model_labels, model_limits
 from export.onnx_export import export_onnx
@@ -77,11 +78,11 @@ def _fresh_export(description: str) -> Fresh:
             # All different, or the exporter would store equal ones once.
             parameter.copy_(torch.rand(parameter.shape, generator=generator))
         weights = {name: weight.numpy() for name, weight in model.state_dict().items()}
-        limits = model_limits(config)
+        program = capture(model, model_limits(config))
         return Fresh(
-            onnx=export_onnx(model, {}, limits),
+            onnx=export_onnx(program, {}),
             torchscript=export_torchscript(model, {}),
-            pt2=export_pt2(model, {}, limits),
+            pt2=export_pt2(program, {}),
             weights=weights,
         )
 

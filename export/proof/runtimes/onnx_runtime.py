@@ -22,7 +22,8 @@ _ORT_ERRORS: tuple[type[Exception], ...] = (
     ValueError,
 )
 _FLOAT_TYPES = frozenset(onnx.TensorProto.DataType.Value(name) for name in ("FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE"))
-_ERRORS_ONLY = 3
+# What fails is raised too, and told once.
+_FATAL_ONLY = 4
 
 
 class OnnxRuntime(Runtime):
@@ -121,7 +122,7 @@ def _open_session(model: bytes, options: ort.SessionOptions, providers: list[Any
 def _session_options(level: ort.GraphOptimizationLevel, threads: int = THREADS) -> ort.SessionOptions:
     options = ort.SessionOptions()
     options.graph_optimization_level = level
-    options.log_severity_level = _ERRORS_ONLY
+    options.log_severity_level = _FATAL_ONLY
     options.intra_op_num_threads = threads
     # Threads that wait by spinning take the cores from whoever else works.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")

@@ -10,6 +10,7 @@ from onnx import helper, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from torch import Tensor, nn
 
+from export.capture import capture
 from export.model import CONFIG_FILE, model_limits
 from export.onnx_export import ONNX_FILE, export_onnx
 from tests.export.proof.subjects import eager_model, metadata_of
@@ -30,7 +31,7 @@ def half_file(files: dict[str, bytes]) -> bytes:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter's own
         model = Half(eager_model(files)).eval().requires_grad_(False)
-        return export_onnx(model, metadata_of(files), model_limits(json.loads(files[CONFIG_FILE])))
+        return export_onnx(capture(model, model_limits(json.loads(files[CONFIG_FILE]))), metadata_of(files))
 
 
 def dynamic_int8_file(files: dict[str, bytes], folder: Path) -> bytes:

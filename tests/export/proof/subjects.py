@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from export import __version__
+from export.capture import capture
 from export.contract import (
     NO_ANSWER,
     TEXT_CLASSIFICATION,
@@ -89,13 +90,13 @@ def build_files(
 
 def export_all(files: dict[str, bytes], model: torch.nn.Module) -> dict[str, bytes]:
     metadata = metadata_of(files)
-    limits = model_limits(json.loads(files[CONFIG_FILE]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter's own; its tests say which
+        program = capture(model, model_limits(json.loads(files[CONFIG_FILE])))
         return {
             TORCHSCRIPT_FILE: export_torchscript(model, metadata),
-            ONNX_FILE: export_onnx(model, metadata, limits),
-            PT2_FILE: export_pt2(model, metadata, limits),
+            ONNX_FILE: export_onnx(program, metadata),
+            PT2_FILE: export_pt2(program, metadata),
         }
 
 

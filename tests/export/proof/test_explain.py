@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from torch import Tensor, nn
 
+from export.capture import capture
 from export.contract import LOGITS, Limits
 from export.model import CONFIG_FILE, WEIGHTS_FILE, model_limits
 from export.onnx_export import ONNX_FILE
@@ -109,7 +110,7 @@ def printed(output: str, name: str) -> list[list[float]]:
 @pytest.fixture(scope="module")
 def with_pt2(good: Files) -> Files:
     limits = model_limits(json.loads(good[CONFIG_FILE]))
-    return {**good, PT2_FILE: export_pt2(eager_model(good), metadata_of(good), limits)}
+    return {**good, PT2_FILE: export_pt2(capture(eager_model(good), limits), metadata_of(good))}
 
 
 @pytest.mark.parametrize(

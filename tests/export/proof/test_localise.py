@@ -10,6 +10,7 @@ import torch
 from onnx import helper, numpy_helper
 from torch import Tensor, nn
 
+from export.capture import capture
 from export.contract import LOGITS, TOKEN_CLASSIFICATION, Limits
 from export.onnx_export import ONNX_FILE
 from export.proof.cases import Case
@@ -373,7 +374,7 @@ def test_a_fault_in_layer_1_of_the_pt2_file_is_found_there(deep: Files, fault: s
     model: Any = eager_model(deep)
     plant(model.encoder.blocks[1])
     limits = Limits(max_length=19, vocab_size=40)
-    found = culprit_of({**deep, PT2_FILE: export_pt2(model, metadata_of(deep), limits)}, PT2)
+    found = culprit_of({**deep, PT2_FILE: export_pt2(capture(model, limits), metadata_of(deep))}, PT2)
     assert found is not None
     assert (found.module, found.operator) == (f"encoder.blocks.1{module}", operator)
 
@@ -400,7 +401,7 @@ class ReadsTooFar(nn.Module):
 def test_a_node_that_a_pt2_file_can_not_run_is_named(deep: Files) -> None:
     model: Any = eager_model(deep)
     model.encoder.blocks[1].attention.attend = ReadsTooFar()
-    data = export_pt2(model.eval(), metadata_of(deep), Limits(max_length=19, vocab_size=40))
+    data = export_pt2(capture(model.eval(), Limits(max_length=19, vocab_size=40)), metadata_of(deep))
     found = culprit_of({**deep, PT2_FILE: data}, PT2)
     module = "encoder.blocks.1.attention.attend"
     assert found == Culprit(module=module, operator="aten.index_select", distance=None, budget=0.0)
@@ -408,7 +409,7 @@ def test_a_node_that_a_pt2_file_can_not_run_is_named(deep: Files) -> None:
 
 def test_a_good_pt2_file_has_no_culprit(deep_tagger: Files) -> None:
     limits = Limits(max_length=19, vocab_size=40)
-    data = export_pt2(eager_model(deep_tagger), metadata_of(deep_tagger), limits)
+    data = export_pt2(capture(eager_model(deep_tagger), limits), metadata_of(deep_tagger))
     assert culprit_of({**deep_tagger, PT2_FILE: data}, PT2) is None
 
 
