@@ -10,7 +10,7 @@ from export.files import dump_json, sha256_bytes
 from export.model import CONFIG_FILE, WEIGHTS_FILE, model_labels, model_limits, model_metadata
 from export.tokenizer import huggingface_tokenizer, huggingface_tokenizer_config
 from tests.sabotage.artifact import Contents
-from tests.sabotage.faults.fault import Fault, Plant
+from tests.sabotage.faults.fault import CLASSIFIER, DEEP, Fault, Plant
 from tests.sabotage.tools import EXPORTS, SHORT, edit_json, honest_model, onnx_metadata, set_metadata
 
 Edit = Callable[[dict[str, Any]], object]
@@ -183,6 +183,13 @@ _ROWS: tuple[tuple[str, str, Plant, bool, str], ...] = (
         BOUND,
     ),
     (
+        "threshold-lowered",
+        "temperature or threshold changed",
+        forge(lambda c: c.update(threshold=0.0), export=False),
+        True,
+        "",
+    ),
+    (
         "threshold-a-little",
         "temperature or threshold changed",
         # No probability lies between the two.
@@ -299,6 +306,13 @@ _ROWS: tuple[tuple[str, str, Plant, bool, str], ...] = (
 )
 
 FAULTS = tuple(
-    Fault(id=f"contract-{name}", kind=kind, plant=plant, moves=moves, check=check)
+    Fault(
+        id=f"contract-{name}",
+        kind=kind,
+        plant=plant,
+        moves=moves,
+        check=check,
+        base=DEEP if name == "threshold-lowered" else CLASSIFIER,
+    )
     for name, kind, plant, moves, check in _ROWS
 )
