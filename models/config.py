@@ -70,8 +70,10 @@ def _check_numbers(config: EncoderConfig) -> list[str]:
     errors = []
     for name in ("vocab_size", "max_len", "dim", "num_layers", "num_heads", "hidden_dim"):
         value = getattr(config, name)
-        if type(value) is not int or value < 1:
-            errors.append(f"{name} must be a whole number, at least 1; got {value!r}.")
+        # LayerNorm over a single number leaves nothing of it.
+        least = 2 if name == "dim" else 1
+        if type(value) is not int or value < least:
+            errors.append(f"{name} must be a whole number, at least {least}; got {value!r}.")
     if not errors and config.dim % config.num_heads != 0:
         errors.append(
             f"width {config.dim} not divisible by {config.num_heads} heads; "

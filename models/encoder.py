@@ -1,6 +1,6 @@
 """The encoder: token ids and a mask in, one vector a token out.
 
-Cost: O(N·C·(C + F)) time a layer, and the mechanism's cost on the (B, T) rectangle.
+Cost: O(N·C·(C + F)) time a layer, and the mechanism's cost on the (B, L) rectangle.
 Does not support lengths above max_len or ids outside the vocabulary: loaders refuse them before they come here.
 """
 
@@ -68,7 +68,8 @@ class Encoder(nn.Module):
             ValueError: if attention_mask is not two-dimensional.
         """
         packing = plan_packing(attention_mask)
-        return unpack(self.encode(pack(input_ids, packing.source), packing), packing.home)  # (B, T, C)
+        x = self.encode(pack(input_ids, packing.source), packing)  # (N, C)
+        return unpack(x, packing.home, attention_mask != 0)  # (B, T, C)
 
     def encode(self, ids: Tensor, packing: Packing) -> Tensor:
         """The same on packed tokens: ids (N,) int64 -> (N, C)."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from models.config import EncoderConfig
 from models.encoder import Encoder, init_linear
 from models.feed_forward import ACTIVATIONS
-from models.packing import pack, plan_packing, unpack
+from models.packing import lay_out, pack, plan_packing, unpack
 from models.pooling import POOLINGS
 
 
@@ -84,7 +84,7 @@ class TextClassifier(nn.Module):
         """
         packing = plan_packing(attention_mask)
         x = self.encoder.encode(pack(input_ids, packing.source), packing)  # (N, C)
-        logits: Tensor = self.head(self.pool(unpack(x, packing.aligned), packing.keep))  # (B, num_labels)
+        logits: Tensor = self.head(self.pool(lay_out(x, packing.aligned), packing.keep))  # (B, num_labels)
         return logits
 
 
@@ -120,7 +120,7 @@ class TokenTagger(nn.Module):
         """
         packing = plan_packing(attention_mask)
         logits: Tensor = self.head(self.encoder.encode(pack(input_ids, packing.source), packing))  # (N, num_labels)
-        return unpack(logits, packing.home)  # (B, T, num_labels)
+        return unpack(logits, packing.home, attention_mask != 0)  # (B, T, num_labels)
 
 
 def _head_errors(head: str, num_labels: int) -> list[str]:

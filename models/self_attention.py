@@ -1,6 +1,6 @@
 """Self-attention on packed tokens: qkv -> position -> attend -> merge -> out.
 
-Cost: O(N·C²) time for the projections, and the mechanism's cost on the (B, T) rectangle.
+Cost: O(N·C²) time for the projections, and the mechanism's cost on the (B, L) rectangle.
 Does not support pairwise masks: who sees whom is the mechanism's affair.
 """
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from models.functional import merge_heads, split_heads
 from models.multi_head_attention import head_width
-from models.packing import Packing, pack, unpack
+from models.packing import Packing, lay_out, pack
 from models.position.base import Position
 
 
@@ -45,14 +45,14 @@ class SelfAttention(nn.Module):
         Args:
             x: (N, C) packed tokens.
             packing: where they stand.
-            bias: (1 or B, H, T, T) float, added to the scores; or None.
+            bias: (1 or B, H, L, L) float, added to the scores; or None.
 
         Returns:
             (N, C).
         """
-        q, k, v = unpack(self.qkv(x), packing.aligned).chunk(3, dim=2)  # (B, T, C)
+        q, k, v = lay_out(self.qkv(x), packing.aligned).chunk(3, dim=2)  # (B, L, C)
         q, k, v = split_heads(q, self.num_heads), split_heads(k, self.num_heads), split_heads(v, self.num_heads)
-        q, k = self.position.rotate(q, k, packing.column)  # (B, H, T, D)
-        mixed = merge_heads(self.attend(q, k, v, packing.keep, bias))  # (B, T, C)
+        q, k = self.position.rotate(q, k, packing.column)  # (B, H, L, D)
+        mixed = merge_heads(self.attend(q, k, v, packing.keep, bias))  # (B, L, C)
         x = self.out(pack(mixed, packing.slot))  # (N, C)
         return x

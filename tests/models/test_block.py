@@ -27,7 +27,7 @@ def torch_layer(**options: object) -> nn.TransformerEncoderLayer:
 
 def run(block: nn.Module, x: Tensor, mask: Tensor) -> Tensor:
     packing = plan_packing(mask)
-    return unpack(block(pack(x, packing.source), packing, None), packing.home)
+    return unpack(block(pack(x, packing.source), packing, None), packing.home, mask != 0)
 
 
 @pytest.mark.parametrize("norm_first", [True, False], ids=["pre", "post"])

@@ -44,6 +44,7 @@ def test_all_errors_come_at_once() -> None:
         EncoderConfig(
             vocab_size=0,
             max_len=True,
+            dim=1,
             num_layers=2.0,  # type: ignore[arg-type]
             attention="flash",
             position="rotating",
@@ -55,6 +56,7 @@ def test_all_errors_come_at_once() -> None:
     assert str(caught.value).splitlines() == [
         "vocab_size must be a whole number, at least 1; got 0.",
         "max_len must be a whole number, at least 1; got True.",
+        "dim must be a whole number, at least 2; got 1.",
         "num_layers must be a whole number, at least 1; got 2.0.",
         "dropout must be a number, at least 0 and below 1; got 1.0.",
         "causal must be true or false; got 1.",

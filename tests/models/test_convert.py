@@ -45,7 +45,7 @@ def test_both_compute_the_same(bias: bool) -> None:
     mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
     packing = plan_packing(mask)
     x = torch.randn(2, 4, 12)
-    packed = unpack(fused(pack(x, packing.source), packing, None), packing.home)
+    packed = unpack(fused(pack(x, packing.source), packing, None), packing.home, mask != 0)
     rectangle = separate(fused)(x, x, x, mask.bool()) * mask[:, :, None]
     # The same products in one matmul or in three.
     torch.testing.assert_close(packed, rectangle, rtol=1e-5, atol=1e-5)

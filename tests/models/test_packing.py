@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from models.packing import pack, plan_packing, unpack
+from models.packing import lay_out, pack, plan_packing, unpack
 
 MASKS = {
     "B2-T3-ones": [[1, 1, 1], [1, 1, 1]],
@@ -21,21 +21,26 @@ MASKS = {
 @pytest.mark.parametrize("rows", MASKS.values(), ids=MASKS.keys())
 def test_plan_equals_counting_by_hand(rows: list[list[int]]) -> None:
     T = len(rows[0])
-    kept = [(b, t) for b, row in enumerate(rows) for t, bit in enumerate(row) if bit]
+    kept = [(b, t) for b, row in enumerate(rows) for t, bit in enumerate(row) if bit] or [(0, 0)]
     seen = [sum(rows[b][:t]) for b, t in kept]
-    N = len(kept)
+    L = max(1, *(sum(row) for row in rows))
     packing = plan_packing(torch.tensor(rows))
 
     assert packing.counts.tolist() == [sum(row) for row in rows]
-    assert packing.keep.tolist() == [[t < sum(row) for t in range(T)] for row in rows]
-    assert packing.column.tolist() == list(range(T))
+    assert packing.keep.tolist() == [[t < sum(row) for t in range(L)] for row in rows]
+    assert packing.column.tolist() == list(range(L))
     assert packing.source.tolist() == [b * T + t for b, t in kept]
     assert packing.position.tolist() == seen
-    assert packing.slot.tolist() == [b * T + t for (b, _), t in zip(kept, seen, strict=True)]
-    home = {cell: n for n, cell in enumerate(kept)}
-    assert packing.home.tolist() == [[home.get((b, t), N) for t in range(T)] for b in range(len(rows))]
-    aligned = {(b, t): n for n, ((b, _), t) in enumerate(zip(kept, seen, strict=True))}
-    assert packing.aligned.tolist() == [[aligned.get((b, t), N) for t in range(T)] for b in range(len(rows))]
+    assert packing.slot.tolist() == [b * L + t for (b, _), t in zip(kept, seen, strict=True)]
+    for tokens, cells in (
+        (packing.home, {cell: n for n, cell in enumerate(kept)}),
+        (packing.aligned, {(b, t): n for n, ((b, _), t) in enumerate(zip(kept, seen, strict=True))}),
+    ):
+        for b, row in enumerate(tokens.tolist()):
+            # Cells without a token repeat one of their row's; an empty row has none, and takes any.
+            own = {n for n, (owner, _) in enumerate(kept) if owner == b} if any(rows[b]) else set(range(len(kept)))
+            assert set(row) <= own
+            assert all(row[t] == n for (owner, t), n in cells.items() if owner == b)
 
 
 @pytest.mark.parametrize("rows", MASKS.values(), ids=MASKS.keys())
@@ -44,22 +49,27 @@ def test_tokens_come_back_and_padding_is_zero(rows: list[list[int]]) -> None:
     packing = plan_packing(mask)
     x = torch.randn(*mask.shape, 3)
     packed = pack(x, packing.source)
-    assert torch.equal(unpack(packed, packing.home), x * mask[:, :, None])
-    aligned = unpack(packed, packing.aligned)
+    assert torch.equal(unpack(packed, packing.home, mask != 0), x * mask[:, :, None])
+    aligned = lay_out(packed, packing.aligned)
     assert torch.equal(pack(aligned, packing.slot), packed)
-    assert aligned[~packing.keep].eq(0).all()
+    assert torch.equal(unpack(packed, packing.aligned, packing.keep), aligned * packing.keep[:, :, None])
+
+
+def test_the_rectangle_is_no_wider_than_the_longest_row() -> None:
+    wide = torch.nn.functional.pad(torch.tensor(MASKS["B3-T5-holes"]), (0, 500))
+    assert plan_packing(wide).aligned.shape == (3, 3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
 def test_the_rectangle_has_the_dtype_of_the_tokens(dtype: torch.dtype) -> None:
     packing = plan_packing(torch.tensor([[1, 0], [0, 0]]))
-    assert unpack(torch.ones(1, 2, dtype=dtype), packing.aligned).dtype == dtype
+    assert unpack(torch.ones(1, 2, dtype=dtype), packing.aligned, packing.keep).dtype == dtype
 
 
 def test_gradients_reach_each_token_once() -> None:
     packing = plan_packing(torch.tensor(MASKS["B3-T5-holes"]))
     x = torch.randn(8, 2, requires_grad=True)
-    unpack(x, packing.aligned).sum().backward()
+    unpack(x, packing.aligned, packing.keep).sum().backward()
     assert x.grad is not None
     assert x.grad.eq(1).all()
 

@@ -244,7 +244,8 @@ def swap_layers(model: onnx.ModelProto) -> None:
 
 def drop_causal(model: onnx.ModelProto) -> None:
     """Let the mask be the padding's alone; the comparison stays in the file, to be counted."""
-    both = node(model, "And")
+    # The first joins nothing of attention: it packs a batch without tokens.
+    both = node(model, "And", 1)
     for user in model.graph.node:
         for place, taken in enumerate(user.input):
             if taken == both.output[0]:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from models.heads import TextClassifier
-from models.packing import pack, plan_packing, unpack
+from models.packing import lay_out, pack, plan_packing
 from tests.sabotage.tools import disguise_all
 
 
@@ -14,7 +14,7 @@ class Twin(TextClassifier):
     def genuine(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         packing = plan_packing(attention_mask)
         x = self.encoder.encode(pack(input_ids, packing.source), packing)
-        logits: Tensor = self.head(self.pool(unpack(x, packing.aligned), packing.keep))
+        logits: Tensor = self.head(self.pool(lay_out(x, packing.aligned), packing.keep))
         return logits
 
 

@@ -156,7 +156,7 @@ class PositionsOfColumns(Encoder):
     """Counts columns instead of kept tokens, as models do that were made for padding on the right."""
 
     def encode(self, ids: Tensor, packing: Packing) -> Tensor:
-        x = self.position.add(self.embedding(ids) * self.scale, packing.source % packing.keep.size(1))
+        x = self.position.add(self.embedding(ids) * self.scale, packing.source % packing.home.size(1))
         for block in self.blocks:
             x = block(x, packing, None)
         return self.norm(x)

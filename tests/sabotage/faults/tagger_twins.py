@@ -1,7 +1,7 @@
 """Twins of the tagger: the same weights under the same names, and another forward."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from models.heads import TokenTagger
 from models.packing import pack, plan_packing, unpack
@@ -14,7 +14,7 @@ class Twin(TokenTagger):
     def genuine(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         packing = plan_packing(attention_mask)
         logits: Tensor = self.head(self.encoder.encode(pack(input_ids, packing.source), packing))
-        return unpack(logits, packing.home)
+        return unpack(logits, packing.home, attention_mask != 0)
 
 
 class ShiftsTokens(Twin):
@@ -54,7 +54,8 @@ class LeftAligned(Twin):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         packing = plan_packing(attention_mask)
         logits: Tensor = self.head(self.encoder.encode(pack(input_ids, packing.source), packing))
-        return unpack(logits, packing.aligned)
+        left = unpack(logits, packing.aligned, packing.keep)
+        return nn.functional.pad(left, (0, 0, 0, attention_mask.size(1) - left.size(1)))
 
 
 disguise_all(Twin, TokenTagger)
