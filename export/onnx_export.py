@@ -21,6 +21,7 @@ from export.contract import (
     canonical_json,
 )
 from export.node_names import all_nodes, name_nodes
+from export.rewrite import rewrite
 
 ONNX_FILE = "model.onnx"
 OPSET = 23
@@ -52,6 +53,7 @@ def export_onnx(program: ExportedProgram, metadata: dict[str, Any]) -> bytes:
         verbose=False,
     )
     assert written is not None
+    rewrite(written.model)
     proto = written.model_proto
     tensors = [*program.named_parameters(), *program.named_buffers()]
     name_nodes(proto.graph, {name.rpartition(".")[0] for name, _ in tensors})

@@ -7,7 +7,8 @@ row-major order, hence the token at cell (b, t) of that rectangle is number star
 is scattered.
 
 Cells without a token repeat one of their row's, so that a gather fills them and nothing else has to; who reads a
-rectangle masks them. A batch without any token packs its first cell, so that there is something to gather.
+rectangle masks them. A batch without any token packs its first cell, so that there is something to gather; and a row
+without any shows attention its first cell, so that no softmax is empty. Nobody takes what comes of either.
 
 Cost: O(B·T) integers once a batch; two gathers of (N, C) a layer.
 Does not support a rectangle for each row: a short row beside a long one is padded inside attention.
@@ -24,6 +25,7 @@ class Packing(NamedTuple):
 
     counts: Tensor  # (B,) int64: kept tokens of each row
     keep: Tensor  # (B, L) bool: cells of the left-aligned rectangle that hold a token
+    seen: Tensor  # (B, L) bool: cells that attention looks at: those, and in a row without tokens the first
     column: Tensor  # (L,) int64: the position index of each column of that rectangle
     position: Tensor  # (N,) int64: the position index of each packed token, counting kept tokens only
     source: Tensor  # (N,) int64: its cell in the input
@@ -66,6 +68,7 @@ def plan_packing(attention_mask: Tensor) -> Packing:
     return Packing(
         counts=counts,
         keep=column[None, :] < counts[:, None],
+        seen=column[None, :] < counts.clamp(min=1)[:, None],
         column=column,
         position=ordinal.reshape(-1).index_select(0, source),
         source=source,

@@ -53,6 +53,6 @@ class SelfAttention(nn.Module):
         q, k, v = lay_out(self.qkv(x), packing.aligned).chunk(3, dim=2)  # (B, L, C)
         q, k, v = split_heads(q, self.num_heads), split_heads(k, self.num_heads), split_heads(v, self.num_heads)
         q, k = self.position.rotate(q, k, packing.column)  # (B, H, L, D)
-        mixed = merge_heads(self.attend(q, k, v, packing.keep, bias))  # (B, L, C)
+        mixed = merge_heads(self.attend(q, k, v, packing.seen, bias))  # (B, L, C)
         x = self.out(pack(mixed, packing.slot))  # (N, C)
         return x

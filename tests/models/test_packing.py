@@ -28,6 +28,7 @@ def test_plan_equals_counting_by_hand(rows: list[list[int]]) -> None:
 
     assert packing.counts.tolist() == [sum(row) for row in rows]
     assert packing.keep.tolist() == [[t < sum(row) for t in range(L)] for row in rows]
+    assert packing.seen.tolist() == [[t < max(1, sum(row)) for t in range(L)] for row in rows]
     assert packing.column.tolist() == list(range(L))
     assert packing.source.tolist() == [b * T + t for b, t in kept]
     assert packing.position.tolist() == seen

@@ -7,8 +7,9 @@ from typing import Any
 from export.contract import ATTENTION_MASK
 from export.onnx_export import ONNX_FILE
 from export.proof.checks.files import Files
-from export.proof.checks.onnx_graph import attributes_of, describe
+from export.proof.checks.onnx_graph import OnnxGraph, attributes_of, describe
 from export.proof.checks.script_graph import COMPUTED, arguments_of
+from export.rewrite.attention import PARTS
 from export.torchscript import TORCHSCRIPT_FILE
 from models.attention import ATTENTIONS
 
@@ -26,12 +27,15 @@ CORES = {
     "fused": Core("Attention", "aten::scaled_dot_product_attention"),
     "softmax": Core("Softmax", "aten::softmax"),
 }
+_NAMES = ("queries", "keys", "values")
 # Nodes that move a tensor's values about, or multiply all of them, or hide some.
 _ONNX_MOVES = frozenset({"Mul", "Reshape", "Transpose", "Where"})
 _SCRIPT_MOVES = frozenset({"aten::mul", "aten::transpose", "aten::view"})
 _SCRIPT_MASKS = frozenset({"aten::masked_fill"})
 # What `Attention` must leave to the mask, or to its defaults. The scale's own default is 1 / √D.
 _ONNX_ATTENTION = {"is_causal": 0, "softcap": 0.0, "qk_matmul_output_mode": 0}
+# How many heads lie side by side in queries, and in keys and values.
+_HEADS = ("q_num_heads", "kv_num_heads")
 _SCRIPT_ATTENTION = {"dropout_p": 0.0, "is_causal": False, "scale": None, "enable_gqa": False}
 
 
@@ -62,6 +66,9 @@ def _check_onnx(files: Files) -> Iterator[str]:
     for node in graph.of_kind("Attention"):
         where = f"{ONNX_FILE}, {describe(node)}"
         attributes = attributes_of(node)
+        for name in _HEADS:
+            if (got := attributes.pop(name, None)) != heads:
+                yield f"{where}: {name} is {got!r}; the model has {heads} heads"
         scale = attributes.pop("scale", width**-0.5)
         if abs(scale - width**-0.5) > 1e-7 * width**-0.5:
             yield f"{where}: scale is {scale:.9g}; the model has {width**-0.5:.9g}"
@@ -70,11 +77,7 @@ def _check_onnx(files: Files) -> Iterator[str]:
                 yield f"{where}: {name} is {attributes.get(name)!r}; it must be {_ONNX_ATTENTION.get(name)!r}"
         if len(node.input) != 4:
             yield f"{where}: has {len(node.input)} inputs; it must have queries, keys, values and a mask"
-        yield from _check_wiring(files, where, list(node.input[:3]))
-        for value in node.input[:3]:
-            got = graph.shapes.get(value, ())
-            if len(got) != 4 or got[1] != heads:
-                yield f"{where}: takes {value} of sizes {got}; the model has {heads} heads"
+        yield from _check_rows(files, where, list(node.input[:3]), width=config["dim"])
     for node in graph.of_kind("Softmax"):
         scores = _masked(files, node.input[0])
         product = graph.producers.get(scores)
@@ -114,8 +117,36 @@ def _check_wiring(files: Files, where: str, values: list[str]) -> Iterator[str]:
     if len(splits) != 1 or split is None or split.op_type != "Split":
         yield f"{where}: queries, keys and values must be the parts of one projection"
     elif sources != list(split.output):
-        order = [("queries", "keys", "values")[list(split.output).index(source)] for source in sources]
+        order = [_NAMES[list(split.output).index(source)] for source in sources]
         yield f"{where}: takes {', '.join(order)} in the place of queries, keys, values"
+
+
+def _check_rows(files: Files, where: str, values: list[str], *, width: int) -> Iterator[str]:
+    """Check that queries, keys, values are the first, second and third row of each token in one projection."""
+    graph = files.graph
+    gathers = [graph.producers.get(name) for name in values]
+    rows = {node.input[0] if node is not None and node.op_type == "Gather" else "" for node in gathers}
+    projection = graph.producers.get(next(iter(rows)))
+    if len(rows) != 1 or projection is None or graph.constant(projection.input[1]) != [-1, width]:
+        yield f"{where}: queries, keys and values must be the parts of one projection, {width} wide each"
+        return
+    places = [_row_of_token(graph, node.input[1]) for node in gathers if node is not None]
+    if any(place is None for place in places) or len({tokens for tokens, _ in filter(None, places)}) != 1:
+        yield f"{where}: queries, keys and values must be the rows of one token each"
+    elif (order := [row for _, row in filter(None, places)]) != list(range(PARTS)):
+        told = [_NAMES[row] if row in range(PARTS) else f"row {row}" for row in order]
+        yield f"{where}: takes {', '.join(told)} in the place of queries, keys, values"
+
+
+def _row_of_token(graph: OnnxGraph, name: str) -> tuple[str, int] | None:
+    """Return what 3·tokens + row names: the tokens and the row."""
+    added = graph.producers.get(name)
+    if added is None or added.op_type != "Add":
+        return None
+    times, row = graph.producers.get(added.input[0]), graph.constant(added.input[1])
+    if times is None or times.op_type != "Mul" or graph.constant(times.input[1]) != PARTS or not isinstance(row, int):
+        return None
+    return times.input[0], row
 
 
 def _check_onnx_causal(files: Files) -> Iterator[str]:

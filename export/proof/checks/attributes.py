@@ -23,7 +23,6 @@ ACTIVATIONS: dict[type[nn.Module], tuple[str, str]] = {
 _ONNX_FIXED: dict[str, dict[str, Any]] = {
     "CumSum": {"exclusive": 0, "reverse": 0},
     "Gelu": {"approximate": "none"},
-    "Gemm": {"alpha": 1.0, "beta": 1.0, "transA": 0},
     "LayerNormalization": {"axis": -1, "stash_type": 1},
     "Softmax": {"axis": -1},
 }

@@ -71,7 +71,8 @@ class _Onnx:
         # What stands for nothing in a computation may still be read.
         self.names: Counter[tuple[str, ...]] = Counter()
         for node in graph.nodes:
-            attributes, taken = _oriented(node, [values.get(name, "an unknown value") for name in node.input])
+            attributes = {name: _plain(value) for name, value in attributes_of(node).items()}
+            taken = [values.get(name, "an unknown value") for name in node.input]
             digest = digest_of(node.domain, node.op_type, sorted(attributes.items()), taken, len(node.output))
             self.operations.append(
                 Operation(digest, _told(node, attributes, [stored.get(name) for name in node.input]))
@@ -109,15 +110,6 @@ class _Onnx:
     def _stored_more(self, wanted: "_Onnx") -> list[str]:
         upright = {told.removeprefix("transposed ") for told in wanted.stored}
         return sorted(told for told in self.stored if told.removeprefix("transposed ") not in upright)
-
-
-def _oriented(node: onnx.NodeProto, taken: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """Bring a product with a stored transpose to one form: a copy of Wᵀ taken as it is, is W taken transposed."""
-    attributes = attributes_of(node)
-    if node.op_type == "Gemm" and len(taken) > 1 and taken[1].startswith("transposed "):
-        attributes = {**attributes, "transB": 1 - attributes.get("transB", 0)}
-        taken = [taken[0], taken[1].removeprefix("transposed "), *taken[2:]]
-    return {name: _plain(value) for name, value in attributes.items()}, taken
 
 
 def _plain(value: Any) -> object:

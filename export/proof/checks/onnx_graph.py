@@ -44,6 +44,11 @@ class OnnxGraph:
             if tensor.data_location != onnx.TensorProto.EXTERNAL and not tensor.external_data
         }
 
+    def constant(self, name: str) -> Any:
+        """Return a stored value as plain numbers; None if nothing of that name is stored."""
+        values = self.arrays.get(name)
+        return None if values is None else values.tolist()
+
     @cached_property
     def dependencies(self) -> dict[str, frozenset[str]]:
         """Which of the model's inputs a value's own values follow from; its sizes alone do not count."""

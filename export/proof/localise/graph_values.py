@@ -20,6 +20,9 @@ from export.proof.localise.points import (
     same_kind,
 )
 
+# ONNX's operators that change no number and no order.
+_RESHAPES = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze"})
+
 
 @dataclass(frozen=True, kw_only=True)
 class GraphNode:
@@ -71,8 +74,19 @@ def graph_points(
     for point, names in candidates.items():
         name = _choose([name for name in names if name in values], values, wanted[point], point.side)
         if name is not None:
-            found[point] = Found(values[name], makers[name].operator)
+            found[point] = Found(values[name], _operator(makers, name))
     return found
+
+
+def _operator(makers: Mapping[str, GraphNode], name: str) -> str:
+    """Say what computed a value: not what gave it another shape afterwards, if its module did both."""
+    node = makers[name]
+    while node.operator in _RESHAPES:
+        before = makers.get(node.reads[0])
+        if before is None or before.module != node.module:
+            break
+        node = before
+    return node.operator
 
 
 def _called_once(point: Point, wanted: Mapping[Point, Array]) -> bool:

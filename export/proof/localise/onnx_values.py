@@ -49,15 +49,26 @@ def onnx_points(
         BackendError: if it can't load the model.
     """
     model = read_onnx(data)
-    nodes = [
-        GraphNode(
-            module=named_module(module_of(node.name) if "/" in node.name else None, node.input, modules),
-            operator=node.op_type,
-            reads=tuple(node.input),
-            makes=tuple(name for name in node.output if name),
-        )
+    stored = {tensor.name for tensor in model.graph.initializer}
+    # Who takes a weight turned takes the weight.
+    turned = {
+        node.output[0]: node.input[0]
         for node in model.graph.node
-    ]
+        if node.op_type == "Transpose" and node.input[0] in stored
+    }
+    nodes = []
+    for node in model.graph.node:
+        if node.output[0] in turned:
+            continue
+        reads = tuple(turned.get(name, name) for name in node.input)
+        nodes.append(
+            GraphNode(
+                module=named_module(module_of(node.name) if "/" in node.name else None, reads, modules),
+                operator=node.op_type,
+                reads=reads,
+                makes=tuple(name for name in node.output if name),
+            )
+        )
     outputs = [output.name for output in model.graph.output]
     feed = {INPUT_IDS: case.input_ids, ATTENTION_MASK: case.attention_mask}
 

@@ -29,6 +29,7 @@ from tests.export.proof.planting import (
     edit_onnx,
     edit_pt2,
     edit_record,
+    named,
     node,
     onnx_fault,
     rescript,
@@ -39,6 +40,7 @@ from tests.export.proof.planting import (
     swap_inputs,
 )
 from tests.export.proof.subjects import eager_model
+from tests.sabotage import tools
 from tests.sabotage.faults.archives import key_twice
 from tests.sabotage.faults.onnx_graphs import rename_value, tell_of_nothing
 
@@ -59,12 +61,13 @@ def metadata_key_twice(model: onnx.ModelProto) -> None:
 
 def use_twice(model: onnx.ModelProto) -> None:
     """Add a weight's bias again where the other bias belongs."""
-    node(model, "Gemm", 1).input[2] = "encoder.blocks.0.feed_forward.down.bias"
+    named(model, "encoder.blocks.0.attention.out/Add").input[1] = "encoder.blocks.0.feed_forward.down.bias"
 
 
 def skip_a_norm(model: onnx.ModelProto) -> None:
     """Feed the up-projection what the norm before it was given; the norm stays in the file, to be counted."""
-    node(model, "Gemm", 2).input[0] = node(model, "LayerNormalization", 1).input[0]
+    taken = named(model, "encoder.blocks.0.feed_forward.up/Unsqueeze").input
+    taken[0] = node(model, "LayerNormalization", 1).input[0]
 
 
 def store_twice(model: onnx.ModelProto) -> None:
@@ -111,6 +114,19 @@ def compare_positions_backwards(model: onnx.ModelProto) -> None:
     taken[0], taken[1] = taken[1], taken[0]
 
 
+def turn_back(model: onnx.ModelProto) -> None:
+    """Multiply by a square weight as it stands, not by its transpose."""
+    tools.set_attribute(named(model, "encoder.blocks.0.attention.out/Transpose"), "perm", [0, 1])
+
+
+def scale_linear(model: onnx.ModelProto) -> None:
+    product = named(model, "encoder.blocks.0.attention.out/MatMul")
+    place = list(model.graph.node).index(product)
+    made, product.output[0] = product.output[0], "clean"
+    model.graph.initializer.append(numpy_helper.from_array(np.float32(1.0000001), "factor"))
+    model.graph.node.insert(place + 1, helper.make_node("Mul", ["clean", "factor"], [made], name="scaled"))
+
+
 def constant_mask(model: onnx.ModelProto) -> None:
     """Give attention a mask that follows from the mask's sizes only."""
     attention = node(model, "Attention")
@@ -124,13 +140,8 @@ def constant_mask(model: onnx.ModelProto) -> None:
 
 
 def other_heads(model: onnx.ModelProto) -> None:
-    concat = next(
-        user
-        for user in model.graph.node
-        if user.op_type == "Concat" and len(user.input) == 4 and "val_" in user.input[2]
-    )
-    model.graph.initializer.append(numpy_helper.from_array(np.array([4]), "four"))
-    concat.input[2] = "four"
+    for name in ("q_num_heads", "kv_num_heads"):
+        tools.set_attribute(node(model, "Attention"), name, 4)
     model.graph.ClearField("value_info")
 
 
@@ -140,14 +151,22 @@ def write_out_attention(model: onnx.ModelProto) -> None:
     place = list(model.graph.node).index(fused)
     q, k, v, keep = fused.input
     stored = {"root": np.float32(WIDTH**-0.5), "hidden": np.float32(-np.inf)}
+    stored |= {"apart": np.array([0, 0, -1, WIDTH]), "joined": np.array([0, 0, -1])}
     model.graph.initializer.extend(numpy_helper.from_array(np.array(value), name) for name, value in stored.items())
-    nodes = [
-        helper.make_node("Mul", [q, "root"], ["q1"], name="n1"),
-        helper.make_node("Transpose", [k], ["k1"], name="n2", perm=[0, 1, 3, 2]),
+    nodes = [helper.make_node("Reshape", [part, "apart"], [f"{part}1"], name=f"{part}1") for part in (q, k, v)]
+    nodes += [
+        helper.make_node("Transpose", [f"{part}1"], [f"{part}2"], name=f"{part}2", perm=[0, 2, 1, 3])
+        for part in (q, k, v)
+    ]
+    nodes += [
+        helper.make_node("Mul", [f"{q}2", "root"], ["q1"], name="n1"),
+        helper.make_node("Transpose", [f"{k}2"], ["k1"], name="n2", perm=[0, 1, 3, 2]),
         helper.make_node("MatMul", ["q1", "k1"], ["scores"], name="n3"),
         helper.make_node("Where", [keep, "scores", "hidden"], ["masked"], name="n4"),
         helper.make_node("Softmax", ["masked"], ["weights"], name="n5", axis=-1),
-        helper.make_node("MatMul", ["weights", v], [fused.output[0]], name="n6"),
+        helper.make_node("MatMul", ["weights", f"{v}2"], ["mixed"], name="n6"),
+        helper.make_node("Transpose", ["mixed"], ["mixed1"], name="n7", perm=[0, 2, 1, 3]),
+        helper.make_node("Reshape", ["mixed1", "joined"], [fused.output[0]], name="n8"),
     ]
     model.graph.node.remove(fused)
     for number, new in enumerate(nodes):
@@ -237,9 +256,9 @@ def unknown_field(files: Files) -> None:
 
 def swap_layers(model: onnx.ModelProto) -> None:
     """Let the layers' up-projections change places."""
-    first, second = node(model, "Gemm", 2), node(model, "Gemm", 6)
-    for place in (1, 2):
-        first.input[place], second.input[place] = second.input[place], first.input[place]
+    for operator, place in (("Transpose", 0), ("Add", 1)):
+        first, second = (named(model, f"encoder.blocks.{k}.feed_forward.up/{operator}").input for k in range(2))
+        first[place], second[place] = second[place], first[place]
 
 
 def drop_causal(model: onnx.ModelProto) -> None:
@@ -266,8 +285,8 @@ def drop_softmax(model: onnx.ModelProto) -> None:
 
 def other_scale(model: onnx.ModelProto) -> None:
     model.graph.initializer.append(numpy_helper.from_array(np.float32(0.35355), "scale"))
-    node(model, "MatMul")
-    scaled = next(user for user in model.graph.node if user.output[0] == node(model, "MatMul").input[0])
+    product = named(model, "encoder.blocks.0.attention.attend/MatMul")
+    scaled = next(user for user in model.graph.node if user.output[0] == product.input[0])
     scaled.input[1] = "scale"
 
 
@@ -305,7 +324,7 @@ FAULTS: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "onnx-a-bias-used-twice": (onnx_fault(use_twice), ("weights", "weights in their places", *ONNX)),
     "onnx-a-module-skipped": (onnx_fault(skip_a_norm), ("weights in their places", *ONNX)),
     "onnx-a-weight-stored-twice": (onnx_fault(store_twice), ("weights stored once", *ONNX)),
-    "onnx-the-wrong-transpose": (set_attribute("Gemm", "transB", 0, 1), ("weights in their places", *ONNX)),
+    "onnx-the-wrong-transpose": (onnx_fault(turn_back), ("weights in their places", *ONNX)),
     "onnx-another-position-table": (onnx_fault(other_table), ("weights", "tables", *ONNX)),
     "script-two-norms-swapped": (
         edit_code("block", "(attention_norm).forward(x, )", "(self.feed_forward_norm).forward(x, )"),
@@ -321,7 +340,7 @@ FAULTS: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "onnx-epsilon": (set_attribute("LayerNormalization", "epsilon", 1e-6), ("LayerNorm epsilon", *ONNX)),
     "onnx-norm-in-half": (set_attribute("LayerNormalization", "stash_type", 10), ("operators' attributes", *ONNX)),
     "onnx-gelu-by-tanh": (set_attribute("Gelu", "approximate", "tanh"), ("operators' attributes", *ONNX)),
-    "onnx-linear-times-a-number": (set_attribute("Gemm", "alpha", 1.0000001), ("operators' attributes", *ONNX)),
+    "onnx-linear-times-a-number": (onnx_fault(scale_linear), ("numbers", *ONNX)),
     "onnx-positions-off-by-one": (set_attribute("CumSum", "exclusive", 1), ("operators' attributes", *ONNX)),
     "onnx-attention-scale": (set_attribute("Attention", "scale", 0.3537), ("attention", *ONNX)),
     "onnx-attention-causal": (set_attribute("Attention", "is_causal", 1), ("attention", *ONNX)),

@@ -77,6 +77,10 @@ def node(model: onnx.ModelProto, operator: str, number: int = 0) -> onnx.NodePro
     return [node for node in model.graph.node if node.op_type == operator][number]
 
 
+def named(model: onnx.ModelProto, name: str) -> onnx.NodeProto:
+    return next(node for node in model.graph.node if node.name == name)
+
+
 def set_attribute(operator: str, name: str, value: object, number: int = 0) -> Plant:
     return onnx_fault(lambda model: tools.set_attribute(node(model, operator, number), name, value))
 

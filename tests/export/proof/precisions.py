@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from torch import Tensor, nn
 
@@ -37,28 +37,21 @@ def half_file(files: dict[str, bytes]) -> bytes:
 def dynamic_int8_file(files: dict[str, bytes], folder: Path) -> bytes:
     """Quantise every Linear with scales chosen at run time."""
     model = onnx.load_from_string(files[ONNX_FILE])
-    _split_gemms(model.graph)
+    _turn_weights(model.graph)
     source, target = folder / "float.onnx", folder / "int8.onnx"
     onnx.save(model, source)
     quantize_dynamic(source, target, weight_type=QuantType.QInt8, op_types_to_quantize=["MatMul"])
     return target.read_bytes()
 
 
-def _split_gemms(graph: onnx.GraphProto) -> None:
-    """Turn Gemm into MatMul and Add, which is what the quantiser knows."""
+def _turn_weights(graph: onnx.GraphProto) -> None:
+    """Store weights as the products take them: the quantiser does not look through a Transpose."""
     weights = {tensor.name: tensor for tensor in graph.initializer}
-    nodes = []
-    for node in graph.node:
-        if node.op_type != "Gemm":
-            nodes.append(node)
-            continue
-        x, weight, bias = node.input
-        values = numpy_helper.to_array(weights[weight])
-        if any(attribute.name == "transB" and attribute.i for attribute in node.attribute):
-            values = np.ascontiguousarray(values.T)
-        graph.initializer.append(numpy_helper.from_array(values, f"{weight}.turned"))
-        product = f"{node.output[0]}.product"
-        nodes.append(helper.make_node("MatMul", [x, f"{weight}.turned"], [product], name=f"{node.name}.product"))
-        nodes.append(helper.make_node("Add", [product, bias], [node.output[0]], name=f"{node.name}.sum"))
+    nodes = list(graph.node)
     del graph.node[:]
-    graph.node.extend(nodes)
+    for node in nodes:
+        if node.op_type == "Transpose" and node.input[0] in weights:
+            values = numpy_helper.to_array(weights[node.input[0]])
+            graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(values.T), node.output[0]))
+        else:
+            graph.node.append(node)

@@ -90,11 +90,13 @@ def one_more(values: np.ndarray) -> np.ndarray:
 
 
 def drop_bias(model: onnx.ModelProto, layer: str) -> None:
-    del node_of(model, f"{layer}.attention.out/Gemm").input[2:]
+    node = node_of(model, f"{layer}.attention.out/Add")
+    node.op_type = "Identity"
+    del node.input[1:]
 
 
 def ignore_mask(model: onnx.ModelProto, layer: str) -> None:
-    del node_of(model, f"{layer}.attention.attend/Attention").input[3:]
+    del node_of(model, f"{layer}.attention/Attention").input[3:]
 
 
 def wrong_residual(model: onnx.ModelProto, layer: str) -> None:
@@ -105,7 +107,7 @@ def wrong_residual(model: onnx.ModelProto, layer: str) -> None:
 
 def swapped_heads(model: onnx.ModelProto, layer: str) -> None:
     """Queries and keys change places, as when a fused projection is cut in another order."""
-    attention = node_of(model, f"{layer}.attention.attend/Attention")
+    attention = node_of(model, f"{layer}.attention/Attention")
     attention.input[0], attention.input[1] = attention.input[1], attention.input[0]
 
 
@@ -114,12 +116,12 @@ ONNX_FAULTS: dict[str, tuple[Callable[[onnx.ModelProto, str], None], str, str]] 
     "weight-x1.01": (
         lambda model, layer: change_tensor(model, f"{layer}.feed_forward.up.weight", lambda values: values * 1.01),
         ".feed_forward.up",
-        "Gemm",
+        "Add",
     ),
     "one-weight": (
         lambda model, layer: change_tensor(model, f"{layer}.attention.qkv.weight", one_more),
         ".attention.qkv",
-        "Gemm",
+        "Add",
     ),
     "activation": (
         lambda model, layer: set_attribute(model, f"{layer}.feed_forward.activation/Gelu", "approximate", "tanh"),
@@ -131,14 +133,14 @@ ONNX_FAULTS: dict[str, tuple[Callable[[onnx.ModelProto, str], None], str, str]] 
         ".feed_forward_norm",
         "LayerNormalization",
     ),
-    "mask-ignored": (ignore_mask, ".attention.attend", "Where"),
+    "mask-ignored": (ignore_mask, ".attention", "Gather"),
     "scale": (
-        lambda model, layer: set_attribute(model, f"{layer}.attention.attend/Attention", "scale", 1.0),
-        ".attention.attend",
-        "Where",
+        lambda model, layer: set_attribute(model, f"{layer}.attention/Attention", "scale", 1.0),
+        ".attention",
+        "Gather",
     ),
-    "queries-for-keys": (swapped_heads, ".attention", "Transpose"),
-    "bias-dropped": (drop_bias, ".attention.out", "Gemm"),
+    "queries-for-keys": (swapped_heads, ".attention", "Gather"),
+    "bias-dropped": (drop_bias, ".attention.out", "MatMul"),
     "wrong-residual": (wrong_residual, "", "Add"),
 }
 
@@ -251,9 +253,9 @@ def test_a_node_of_layer_k_that_onnxruntime_can_not_run_is_named(deep: Files, k:
         reshape = next(
             node
             for node in model.graph.node
-            if node.name.startswith(f"{module}/Reshape") and maker_of(model, node.input[0]).op_type == "Gather"
+            if node.name.startswith(f"{module}/Reshape") and maker_of(model, node.input[0]).op_type == "Attention"
         )
-        model.graph.initializer.append(numpy_helper.from_array(np.array([5, 11, 48], np.int64), "example_shape"))
+        model.graph.initializer.append(numpy_helper.from_array(np.array([5 * 11, 16], np.int64), "example_shape"))
         reshape.input[1] = "example_shape"
 
     found = culprit_of(edited(deep, freeze), OFF)
@@ -297,7 +299,7 @@ def test_the_first_of_two_faults_is_named(deep: Files) -> None:
 
     found = culprit_of(edited(deep, plant), OFF)
     assert found is not None
-    assert found.module == "encoder.blocks.1.attention.attend"
+    assert found.module == "encoder.blocks.1.attention"
 
 
 def bare(model: onnx.ModelProto) -> None:
@@ -341,7 +343,7 @@ def test_a_fault_outside_the_layers_is_found(deep: Files, name: str, module: str
 
 def test_a_fault_behind_the_last_module_is_laid_to_the_logits(deep: Files) -> None:
     def plant(model: onnx.ModelProto) -> None:
-        node_of(model, "head.4/Gemm").output[0] = "clean"
+        node_of(model, "head.4/Squeeze").output[0] = "clean"
         model.graph.node.append(helper.make_node("Neg", ["clean"], [LOGITS], name="negated"))
 
     found = culprit_of(edited(deep, plant), OFF)

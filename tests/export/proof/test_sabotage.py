@@ -583,24 +583,6 @@ def test_a_good_model_is_accepted(change: dict[str, Any]) -> None:
     assert proof.holds
 
 
-def test_a_transposed_copy_of_a_weight_is_accepted(good: Files) -> None:
-    files = dict(good)
-
-    def transpose(model: onnx.ModelProto) -> None:
-        tensor = next(tensor for tensor in model.graph.initializer if tensor.name == WEIGHT)
-        flipped = numpy_helper.from_array(np.ascontiguousarray(numpy_helper.to_array(tensor).T), "val_1000")
-        tensor.CopyFrom(flipped)
-        for node in model.graph.node:
-            if WEIGHT in node.input:
-                node.input[list(node.input).index(WEIGHT)] = "val_1000"
-                assert node.op_type == "Gemm"
-                attribute = next(attribute for attribute in node.attribute if attribute.name == "transB")
-                attribute.i = 1 - attribute.i
-
-    edit_onnx(files, transpose)
-    assert prove_files(files, good).all_failures == []
-
-
 def test_weights_that_do_not_fit_the_configuration_are_one_failure_not_a_crash(good: Files) -> None:
     config = json.loads(good[CONFIG_FILE])
     config["encoder"]["num_layers"] = 2

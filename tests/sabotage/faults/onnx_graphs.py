@@ -255,12 +255,14 @@ def _norm(name: str, value: object) -> Edit:
     return lambda model: set_attribute(nodes_of(model, "LayerNormalization")[0], name, value)
 
 
-def _gemm_alpha(model: onnx.ModelProto) -> None:
-    set_attribute(nodes_of(model, "Gemm")[-1], "alpha", 1.0001)
+def _weight_not_turned(model: onnx.ModelProto) -> None:
+    """Multiply by a square weight as it stands, not by its transpose."""
+    out = next(node for node in model.graph.node if node.input[0] == "encoder.blocks.0.attention.out.weight")
+    set_attribute(out, "perm", [0, 1])
 
 
-def _gemm_beta(model: onnx.ModelProto) -> None:
-    set_attribute(nodes_of(model, "Gemm")[0], "beta", 0.99)
+def _bias_subtracted(model: onnx.ModelProto) -> None:
+    next(node for node in model.graph.node if "encoder.blocks.0.attention.out.bias" in node.input).op_type = "Sub"
 
 
 def _masked_value(model: onnx.ModelProto) -> None:
@@ -300,7 +302,7 @@ def _annotated(model: onnx.ModelProto) -> None:
 
 def _stored_twice(model: onnx.ModelProto) -> None:
     constant(model, "again", numpy_helper.to_array(initializer(model, WEIGHT)), np.float32)
-    gemm = next(node for node in model.graph.node if WEIGHT in node.input)
+    turn = next(node for node in model.graph.node if WEIGHT in node.input)
     constant(model, "nothing", 0.0, np.float32)
     insert(
         model,
@@ -311,7 +313,7 @@ def _stored_twice(model: onnx.ModelProto) -> None:
         WEIGHT,
         "both",
     )
-    assert gemm.input[1] == "both"
+    assert turn.input[0] == "both"
     model.graph.node[1].input[0] = WEIGHT
 
 
@@ -369,8 +371,8 @@ _ROWS: tuple[tuple[str, str, Plant, bool, str], ...] = (
     ("attention-softcap", "attention computed otherwise", _edited(_attention("softcap", 5.0)), True, "attention"),
     ("norm-axis", "operator's attribute edited", _edited(_norm("axis", -2)), True, "operators' attributes"),
     ("norm-stash-type", "operator's attribute edited", _edited(_norm("stash_type", 16)), False, ""),
-    ("gemm-alpha", "operator's attribute edited", _edited(_gemm_alpha), True, "operators' attributes"),
-    ("gemm-beta", "operator's attribute edited", _edited(_gemm_beta), True, "operators' attributes"),
+    ("weight-not-turned", "operator's attribute edited", _edited(_weight_not_turned), True, "weights in their places"),
+    ("bias-subtracted", "operator exchanged", _edited(_bias_subtracted), True, "weights in their places"),
     ("pooling-floor", "pooled over padding", _edited(_masked_value), True, ""),
     ("training-info", "payload smuggled in", _edited(_training_info), False, ""),
     ("stack-trace", "source path or text in a file", _edited(_note), False, "no source paths"),

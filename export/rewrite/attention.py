@@ -1,0 +1,54 @@
+"""Attention on (B, L, C): no Split, no Transpose, no Where.
+
+Packed queries, keys and values lie side by side, (N, 3C), which is (3N, C): token n's are rows 3n, 3n + 1 and 3n + 2.
+A Gather each lays them out for the operator, which takes heads side by side and gives them so. Packing shows attention
+a cell of every row, so no query is without a key, and none needs the zeros that the rule for those would write.
+"""
+
+from typing import Any
+
+import onnx_ir as ir
+from onnxscript.rewriter import RewriteRule
+
+PARTS = 3
+
+
+def _heads_apart(
+    op: Any,
+    qkv: ir.Value,
+    tokens: ir.Value,
+    rectangle: ir.Value,
+    heads: ir.Value,
+    mask: ir.Value,
+    empty: ir.Value,
+    zero: ir.Value,
+    joined: ir.Value,
+    slot: ir.Value,
+) -> Any:
+    parts = op.Split(
+        op.Reshape(op.Gather(qkv, tokens, axis=0), rectangle), axis=2, num_outputs=PARTS, _outputs=["q", "k", "v"]
+    )
+    q, k, v = (op.Transpose(op.Reshape(part, heads), perm=[0, 2, 1, 3]) for part in parts)
+    mixed = op.Attention(q, k, v, mask, is_causal=0, qk_matmul_output_mode=0, softcap=0.0, _outputs=["mixed"])
+    mixed = op.Transpose(op.Where(empty, zero, mixed), perm=[0, 2, 1, 3])
+    return op.Gather(op.Reshape(mixed, joined), slot, axis=0)
+
+
+def _side_by_side(
+    op: Any, qkv: ir.Value, tokens: Any, mask: ir.Value, joined: ir.Value, slot: ir.Value, mixed: Any, **_: Any
+) -> Any:
+    _, num_heads, _, width = mixed.shape
+    rows = op.Reshape(qkv, op.Constant(value_ints=[-1, num_heads * width]))
+    # Gathered as (B, L) and not flattened before, tokens need no Reshape after.
+    first = op.Mul(tokens.producer().inputs[0], op.Constant(value_int=PARTS))
+    q, k, v = (op.Gather(rows, op.Add(first, op.Constant(value_int=part)), axis=0) for part in range(PARTS))
+    mixed = op.Attention(q, k, v, mask, q_num_heads=num_heads, kv_num_heads=num_heads)
+    return op.Gather(op.Reshape(mixed, joined), slot, axis=0)
+
+
+def _sizes_are_known(_: Any, tokens: Any, mixed: Any, **__: Any) -> bool:
+    flattened = tokens.producer() is not None and tokens.producer().op_type == "Reshape"
+    return flattened and all(isinstance(mixed.shape[axis], int) for axis in (1, 3))
+
+
+ATTENTION = RewriteRule(_heads_apart, _side_by_side, _sizes_are_known, name="attention")

@@ -1,0 +1,115 @@
+"""The rewrite rules: each fires as often as it should, ONNX Runtime makes of it what it is for, and no number moves."""
+
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+import torch
+from torch import nn
+
+import export.onnx_export
+from export.capture import capture
+from export.contract import ATTENTION_MASK, INPUT_IDS, Limits
+from export.onnx_export import export_onnx
+from export.proof.cases import Ids, build_grid
+from export.rewrite import rewrite
+from models.config import EncoderConfig
+from models.heads import TextClassifier, TokenTagger
+
+LIMITS = Limits(max_length=19, vocab_size=40)
+
+
+def classifier(num_layers: int, *, attention: str = "sdpa", activation: str = "gelu", head: str = "mlp") -> nn.Module:
+    return TextClassifier(encoder(num_layers, attention, activation), pooling="mean_max", head=head, num_labels=5)
+
+
+def tagger(num_layers: int) -> nn.Module:
+    return TokenTagger(encoder(num_layers, "sdpa", "gelu"), head="linear", num_labels=5)
+
+
+def encoder(num_layers: int, attention: str, activation: str) -> EncoderConfig:
+    return EncoderConfig(
+        **{"vocab_size": 40, "max_len": 19, "dim": 24, "num_heads": 3, "hidden_dim": 40, "num_layers": num_layers},
+        attention=attention,
+        activation=activation,
+    )
+
+
+# The model, and how often it has attention in one operator, Linears, and GELUs between two of them.
+MODELS = {
+    "two-layers": (classifier(2), 2, 4 * 2 + 2, 2 + 1),
+    "three-layers-linear-head": (classifier(3, head="linear"), 3, 4 * 3 + 1, 3),
+    "relu": (classifier(2, activation="relu"), 2, 4 * 2 + 2, 0),
+    "attention-written-out": (classifier(2, attention="full"), 0, 4 * 2 + 2, 2 + 1),
+    "tagger": (tagger(1), 1, 4 + 1, 1),
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def exported(request: pytest.FixtureRequest) -> tuple[str, bytes, bytes, dict[str, int]]:
+    """A model's name, its file without the rules and with them, and how often each fired."""
+    model = MODELS[request.param][0].eval().requires_grad_(False)
+    generator = torch.Generator().manual_seed(0)
+    for parameter in model.parameters():
+        parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
+    fired: dict[str, int] = {}
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporter's own; its tests say which
+        patch.setattr(export.onnx_export, "rewrite", lambda _: None)
+        plain = export_onnx(capture(model, LIMITS), {})
+        patch.setattr(export.onnx_export, "rewrite", lambda graph: fired.update(rewrite(graph)))
+        rewritten = export_onnx(capture(model, LIMITS), {})
+    return request.param, plain, rewritten, fired
+
+
+def test_each_rule_fires_as_often_as_it_should(exported: tuple[str, bytes, bytes, dict[str, int]]) -> None:
+    name, _, _, fired = exported
+    _, attentions, linears, gelus = MODELS[name]
+    assert fired == {"attention": attentions, "linear": linears, "gelu inside": gelus, "no squeeze": gelus}
+
+
+def test_onnxruntime_makes_of_it_what_it_is_for(
+    exported: tuple[str, bytes, bytes, dict[str, int]], tmp_path: Path
+) -> None:
+    name, _, rewritten, _ = exported
+    _, attentions, linears, gelus = MODELS[name]
+    got = Counter(node.op_type for node in optimised(rewritten, tmp_path / "optimised.onnx").graph.node)
+    written_out = attentions == 0
+    assert got["Attention"] == attentions
+    assert got["BiasGelu"] == gelus
+    assert got["Gemm"] == got["FusedGemm"] == got["SkipLayerNormalization"] == got["IsNaN"] == 0
+    if not written_out:
+        assert got["MatMul"] == linears
+        # What is left turns the two answers of NonZero.
+        assert (got["Split"], got["Transpose"]) == (0, 2)
+
+
+def test_no_number_moves_beyond_rounding(exported: tuple[str, bytes, bytes, dict[str, int]]) -> None:
+    _, plain, rewritten, _ = exported
+    before, after = session(plain), session(rewritten)
+    for case in build_grid(LIMITS)[::7]:
+        wanted = run(before, case.input_ids, case.attention_mask)
+        # Two orders of one sum, of logits near 10: 4e-6 was seen.
+        np.testing.assert_allclose(run(after, case.input_ids, case.attention_mask), wanted, rtol=1e-5, atol=1e-5)
+
+
+def session(model: bytes, options: ort.SessionOptions | None = None) -> ort.InferenceSession:
+    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def run(model: ort.InferenceSession, ids: Ids, mask: Ids) -> np.ndarray:
+    (logits,) = model.run(None, {INPUT_IDS: ids, ATTENTION_MASK: mask})
+    return logits
+
+
+def optimised(model: bytes, file: Path) -> onnx.ModelProto:
+    options = ort.SessionOptions()
+    # The file may hold what suits this machine alone, which is what runs here.
+    options.log_severity_level = 3
+    options.optimized_model_filepath = str(file)
+    session(model, options)
+    return onnx.load(file)
