@@ -76,8 +76,8 @@ def test_a_process_that_ends_is_an_error_with_the_signal_and_the_next_input_is_a
         threading.Timer(0.2, compiled._child.kill).start()
         with pytest.raises(BackendError, match=r"^the process of the compiled model ended by SIGKILL"):
             compiled.run(ones(2, 2), ones(2, 2))
-    # A fresh process, the same library.
-    np.testing.assert_array_equal(compiled.run(ones(2, 3), ones(2, 3)), before)
+        # A fresh process, the same library.
+        np.testing.assert_array_equal(compiled.run(ones(2, 3), ones(2, 3)), before)
 
 
 @needs_a_compiler
