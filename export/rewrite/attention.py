@@ -29,7 +29,13 @@ def _heads_apart(
         op.Reshape(op.Gather(qkv, tokens, axis=0), rectangle), axis=2, num_outputs=PARTS, _outputs=["q", "k", "v"]
     )
     q, k, v = (op.Transpose(op.Reshape(part, heads), perm=[0, 2, 1, 3]) for part in parts)
-    mixed = op.Attention(q, k, v, mask, is_causal=0, qk_matmul_output_mode=0, softcap=0.0, _outputs=["mixed"])
+    mixed = op.Attention(
+        *(q, k, v, mask),
+        **{"is_causal": 0, "qk_matmul_output_mode": 0, "softcap": 0.0},
+        # A scale of one's own would be lost.
+        _allow_other_attributes=False,
+        _outputs=["mixed"],
+    )
     mixed = op.Transpose(op.Where(empty, zero, mixed), perm=[0, 2, 1, 3])
     return op.Gather(op.Reshape(mixed, joined), slot, axis=0)
 

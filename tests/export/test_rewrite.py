@@ -3,13 +3,15 @@
 import warnings
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 import export.onnx_export
 from export.capture import capture
@@ -17,13 +19,15 @@ from export.contract import ATTENTION_MASK, INPUT_IDS, Limits
 from export.onnx_export import export_onnx
 from export.proof.cases import Ids, build_grid
 from export.rewrite import rewrite
+from models.attention.sdpa import SDPAttention
 from models.config import EncoderConfig
 from models.heads import TextClassifier, TokenTagger
+from models.masks import broadcast_keep, open_empty_rows
 
 LIMITS = Limits(max_length=19, vocab_size=40)
 
 
-def classifier(num_layers: int, *, attention: str = "sdpa", activation: str = "gelu", head: str = "mlp") -> nn.Module:
+def classifier(num_layers: int, *, attention: str = "sdpa", activation: str = "gelu", head: str = "mlp") -> Any:
     return TextClassifier(encoder(num_layers, attention, activation), pooling="mean_max", head=head, num_labels=5)
 
 
@@ -95,6 +99,26 @@ def test_no_number_moves_beyond_rounding(exported: tuple[str, bytes, bytes, dict
         wanted = run(before, case.input_ids, case.attention_mask)
         # Two orders of one sum, of logits near 10: 4e-6 was seen.
         np.testing.assert_allclose(run(after, case.input_ids, case.attention_mask), wanted, rtol=1e-5, atol=1e-5)
+
+
+class Scaled(SDPAttention):
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, bias: Tensor | None) -> Tensor:
+        mask = broadcast_keep(keep, False, q, k)
+        assert mask is not None
+        opened, empty = open_empty_rows(mask)
+        opened = opened.expand(q.size(0), 1, q.size(2), k.size(2))
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=opened, scale=0.1).masked_fill(empty, 0.0)
+
+
+def test_attention_with_a_scale_of_its_own_is_left_as_it_is() -> None:
+    model = classifier(1)
+    model.encoder.blocks[0].attention.attend = Scaled()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        written = onnx.load_from_string(export_onnx(capture(model.eval().requires_grad_(False), LIMITS), {}))
+    (attention,) = (node for node in written.graph.node if node.op_type == "Attention")
+    (scale,) = (attribute.f for attribute in attention.attribute if attribute.name == "scale")
+    assert scale == pytest.approx(0.1)
 
 
 def session(model: bytes, options: ort.SessionOptions | None = None) -> ort.InferenceSession:
