@@ -236,7 +236,7 @@ def _quantised(model: onnx.ModelProto) -> None:
     """Put a pair of quantisation and its inverse on one activation."""
     constant(model, "scale", 0.1, np.float32)
     constant(model, "zero_point", 0, np.int8)
-    name = nodes_of(model, "LayerNormalization")[1].output[0]
+    name = nodes_of(model, "LayerNormalization")[1].input[0]
     insert(model, [], name, "rounded")
     nodes = [
         helper.make_node("QuantizeLinear", [name, "scale", "zero_point"], ["q"], name="q"),
