@@ -2,6 +2,7 @@
 
 import warnings
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,43 @@ def test_no_number_moves_beyond_rounding(exported: tuple[str, bytes, bytes, dict
         wanted = run(before, case.input_ids, case.attention_mask)
         # Two orders of one sum, of logits near 10: 4e-6 was seen.
         np.testing.assert_allclose(run(after, case.input_ids, case.attention_mask), wanted, rtol=1e-5, atol=1e-5)
+
+
+def masks_of(model: nn.Module) -> set[int]:
+    """Return the element types of the masks that the operator of each layer takes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        written = onnx.load_from_string(export_onnx(capture(model.eval().requires_grad_(False), LIMITS), {}))
+    inferred = onnx.shape_inference.infer_shapes(written, data_prop=True).graph
+    types = {value.name: value.type.tensor_type.elem_type for value in inferred.value_info}
+    return {types[node.input[3]] for node in inferred.node if node.op_type == "Attention"}
+
+
+def test_hidden_keys_are_faint_where_each_repeats_one_that_is_seen() -> None:
+    assert masks_of(tagger(2)) == {onnx.TensorProto.FLOAT}
+    # Keys after a query are tokens of their own, and nothing bounds their scores.
+    causal = TokenTagger(replace(encoder(2, "sdpa", "gelu"), causal=True), head="linear", num_labels=5)
+    assert masks_of(causal) == {onnx.TensorProto.BOOL}
+
+
+def test_a_hidden_key_weighs_nothing_however_large_the_scores() -> None:
+    model = classifier(1)
+    qkv = model.encoder.blocks[0].attention.qkv
+    with torch.no_grad():
+        # Scores of thousands, either sign: softmax is one key.
+        qkv.weight.normal_(generator=torch.Generator().manual_seed(1)).mul_(30)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        data = export_onnx(capture(model.eval().requires_grad_(False), LIMITS), {})
+    ids = torch.randint(5, 40, (3, 17), generator=torch.Generator().manual_seed(2))
+    mask = (torch.arange(17) < torch.tensor([[17], [1], [6]])).long()
+    alone = [session_answer(data, ids[row : row + 1, : mask[row].sum()]) for row in range(3)]
+    together = run(session(data), ids.numpy(), mask.numpy())
+    np.testing.assert_allclose(together, np.concatenate(alone), rtol=1e-6, atol=1e-6)
+
+
+def session_answer(data: bytes, ids: Tensor) -> np.ndarray:
+    return run(session(data), ids.numpy(), np.ones(ids.shape, np.int64))
 
 
 class Scaled(SDPAttention):
