@@ -16,6 +16,7 @@ RUN ?= runs/$(if $(DATA),$(call last_two,$(call in_one_word,$(DATA))),$(basename
 VERSION ?= 1.0.0
 ARTIFACTS ?= artifacts
 PROVIDERS ?= cpu
+PROFILE ?= cpu
 ORT ?= gpu
 PYTHON ?=
 RESTART ?=
@@ -26,9 +27,9 @@ endif
 ifneq ($(filter-out 1,$(RESTART)),)
 $(error RESTART must be 1 or empty; got '$(RESTART)')
 endif
-$(foreach name,$(if $(DATA),,CONFIG) RUN VERSION ARTIFACTS PROVIDERS,$(if $(strip $($(name))),,$(error $(name) must not be empty)))
+$(foreach name,$(if $(DATA),,CONFIG) RUN VERSION ARTIFACTS PROVIDERS PROFILE,$(if $(strip $($(name))),,$(error $(name) must not be empty)))
 # The shell reads these from its environment, so no quote or space in them is syntax.
-export CONFIG RUN VERSION ARTIFACTS PYTHON $(OWN)
+export CONFIG RUN VERSION ARTIFACTS PROFILE PYTHON $(OWN)
 
 option = $(if $($(2)),--$(1) "$$$(2)")
 OWN_DATA = $(call option,data,DATA) $(call option,validation,VALIDATION) $(call option,test,TEST) $(call option,text,TEXT) $(call option,label,LABEL) $(call option,none-label,NONE_LABEL)
@@ -74,6 +75,7 @@ help:
 	echo "VERSION=X.Y.Z     version of the artifact       [$$VERSION]"
 	echo "ARTIFACTS=FOLDER  where artifacts appear        [$$ARTIFACTS]"
 	echo 'PROVIDERS="…"     where ONNX Runtime must run   [$(PROVIDERS)]   (cpu, cuda)'
+	echo 'PROFILE=…         what the ONNX file is for      [$(PROFILE)]   (cpu, cuda, web, portable)'
 	echo 'ORT=gpu|cpu       which ONNX Runtime to install [$(ORT)]   (gpu runs on the CPU too; cpu is the small one)'
 	echo 'PYTHON=FILE       a Python 3.11, 3.12 or 3.13   [found on PATH]'
 
@@ -84,7 +86,7 @@ train: setup
 	$(FERRY) train $(if $(CONFIG),--config "$$CONFIG") --run "$$RUN" $(OWN_DATA) $(if $(NAME),--name "$$NAME") $(if $(RESTART),--restart,--resume)
 
 export: train
-	$(FERRY) export --run "$$RUN"
+	$(FERRY) export --run "$$RUN" --profile "$$PROFILE"
 
 verify: export
 	$(FERRY) verify --run "$$RUN" $(foreach provider,$(PROVIDERS),--provider '$(subst ','\'',$(provider))')

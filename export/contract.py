@@ -142,6 +142,7 @@ def build_metadata(
     threshold: float,
     pooling: str | None,
     limits: Limits,
+    profile: str,
     tokenizer_sha256: str,
     config_sha256: str,
     weights_sha256: str,
@@ -159,6 +160,7 @@ def build_metadata(
         threshold: a best probability below it means none of the labels; 0 turns that off.
         pooling: the kind, None for a task that pools nothing.
         limits: what the model accepts.
+        profile: what the ONNX file is written for, a key of PROFILES.
         tokenizer_sha256: of tokenizer.model.
         config_sha256: of config.json's canonical form.
         weights_sha256: of model.safetensors.
@@ -201,6 +203,7 @@ def build_metadata(
             "sha256": tokenizer_sha256,
             "reserved_ids": RESERVED_IDS,
         },
+        "profile": profile,
         "config_sha256": config_sha256,
         "weights_sha256": weights_sha256,
         "versions": versions,

@@ -94,6 +94,7 @@ def model_task(config: dict[str, Any]) -> TaskRow:
 def model_metadata(
     config: dict[str, Any],
     *,
+    profile: str,
     tokenizer_sha256: str,
     weights_sha256: str,
     versions: dict[str, str],
@@ -110,6 +111,7 @@ def model_metadata(
         threshold=config["threshold"],
         pooling=config["pooling"],
         limits=model_limits(config),
+        profile=profile,
         tokenizer_sha256=tokenizer_sha256,
         config_sha256=config_hash(config),
         weights_sha256=weights_sha256,

@@ -1,6 +1,6 @@
-"""ONNX by the dynamo exporter: opset 23, dynamic batch and sequence, self-contained, with the metadata inside.
+"""ONNX by the dynamo exporter: dynamic batch and sequence, self-contained, with the metadata inside.
 
-Needs ONNX Runtime 1.23.2 or newer, the oldest that was seen to load opset 23.
+The profile says which opset and form it has in the end.
 """
 
 from collections.abc import Iterable
@@ -21,22 +21,26 @@ from export.contract import (
     canonical_json,
 )
 from export.node_names import all_nodes, name_nodes
+from export.profiles import DEFAULT_PROFILE, PROFILES, Profile
 from export.rewrite import rewrite
 
 ONNX_FILE = "model.onnx"
-OPSET = 23
-# What the exporter writes, at every opset.
-IR_VERSION = 10
 PRODUCER = "pytorch"
-# The oldest releases of ONNX Runtime that were seen to load a file of an opset and an IR version.
-OLDEST_ONNXRUNTIME = {(18, 8): "1.16.3", (18, 10): "1.18.1", (20, 10): "1.18.1", (23, 10): "1.23.2"}
-MINIMUM_ONNXRUNTIME = OLDEST_ONNXRUNTIME[OPSET, IR_VERSION]
+# What the exporter writes; the rules start from its operators.
+_WRITTEN_OPSET = 23
 
 
-def export_onnx(program: ExportedProgram, metadata: dict[str, Any]) -> bytes:
+def export_onnx(
+    program: ExportedProgram, metadata: dict[str, Any], profile: Profile = PROFILES[DEFAULT_PROFILE]
+) -> bytes:
     """Write a captured model as the bytes of an ONNX file that carries the metadata.
 
     A program can be written as ONNX once: the exporter uses its symbols up. As .pt2 it can be written before or after.
+
+    Args:
+        program: from `capture`.
+        metadata: what the file carries, as `build_metadata` makes it for this profile.
+        profile: the form of the graph.
 
     Raises:
         ValueError: if ONNX's checker refuses the result.
@@ -47,13 +51,15 @@ def export_onnx(program: ExportedProgram, metadata: dict[str, Any]) -> bytes:
         input_names=[INPUT_IDS, ATTENTION_MASK],
         output_names=[LOGITS],
         dynamic_shapes=(names, names),
-        opset_version=OPSET,
+        opset_version=_WRITTEN_OPSET,
         dynamo=True,
         external_data=False,
         verbose=False,
     )
     assert written is not None
-    rewrite(written.model)
+    rewrite(written.model, profile.rules)
+    written.model.opset_imports[""] = profile.opset
+    written.model.ir_version = profile.ir_version
     proto = written.model_proto
     tensors = [*program.named_parameters(), *program.named_buffers()]
     name_nodes(proto.graph, {name.rpartition(".")[0] for name, _ in tensors})

@@ -24,6 +24,9 @@ from pipeline.streams import STANDARD_OUTPUT, drop_output, name_output, open_clo
 DEFAULT_RUN = Path("runs/default")
 DEFAULT_ARTIFACTS = Path("artifacts")
 DEFAULT_VERSION = "1.0.0"
+# The keys of `export.profiles.PROFILES`, which takes seconds to import; a test holds both together.
+PROFILE_NAMES = ("cpu", "cuda", "web", "portable")
+DEFAULT_PROFILE = "cpu"
 # Some seconds of search.
 DEFAULT_DRAWS = 64
 PREDICT_BATCH = 32
@@ -171,14 +174,25 @@ def train(
 
 @cli.command()
 @run_option
-def export(run: Path) -> None:
+@click.option(
+    "--profile",
+    type=click.Choice(PROFILE_NAMES),
+    default=DEFAULT_PROFILE,
+    show_default=True,
+    help="What the ONNX file is written for.",
+)
+def export(run: Path, profile: str) -> None:
     """Export to TorchScript, ONNX and .pt2: writes RUN/export.
+
+    A profile is the form of the ONNX file; its function, inputs and outputs are the same in each. cpu: fastest on ONNX
+    Runtime's CPU. cuda: for NVIDIA GPUs. web: for ONNX Runtime Web. portable: operators of opset 18 alone, for any
+    runtime, ONNX Runtime 1.16.3 among them.
 
     Two exports of one checkpoint have identical bytes, wherever they are made.
     """
     from pipeline.export import run_stage
 
-    run_stage(run)
+    run_stage(run, profile)
 
 
 @cli.command()

@@ -54,6 +54,11 @@ def exclusive(run: Path) -> Iterator[None]:
         yield
 
 
+def export_inputs(checkpoint: dict[str, str], profile: str) -> dict[str, str]:
+    """Return what an export is a function of: the hashes of the checkpoint's files, the code, and the profile."""
+    return {**checkpoint, "source": source_hash(), "profile": profile}
+
+
 def is_current(record_file: Path, inputs: dict[str, str]) -> bool:
     """Whether a stage's record says these inputs, and every file that it lists still has the bytes it had."""
     if not record_file.is_file():

@@ -40,6 +40,7 @@ from pipeline.run import (
     VERIFY_FOLDER,
     VERIFY_RECORD,
     exclusive,
+    export_inputs,
     read_record,
     record_hash,
     source_hash,
@@ -109,7 +110,7 @@ def _verify(run: Path, question: Question, *, show: bool) -> Verification:
     trained = read_record(run, TRAIN_FOLDER, TRAIN_RECORD, stage="train")
     exported = read_record(run, EXPORT_FOLDER, EXPORT_RECORD, stage="export")
     source = source_hash()
-    if exported["inputs"] != {**trained["files"], "source": source}:
+    if exported["inputs"] != export_inputs(trained["files"], str(exported["inputs"].get("profile"))):
         raise ValueError(
             f"{run / EXPORT_FOLDER} was exported from another checkpoint or by other code than there is now. "
             f"Run `ferry export --run {run}` again."

@@ -50,11 +50,13 @@ def _heads_apart(
 def _side_by_side(
     op: Any, qkv: ir.Value, tokens: Any, mask: ir.Value, joined: ir.Value, slot: ir.Value, mixed: Any, **_: Any
 ) -> Any:
-    _, num_heads, _, width = mixed.shape
+    B, num_heads, L, width = mixed.shape
     rows = op.Reshape(qkv, op.Constant(value_ints=[-1, num_heads * width]))
     # Gathered as (B, L) and not flattened before, tokens need no Reshape after.
     first = op.Mul(tokens.producer().inputs[0], op.Constant(value_int=PARTS))
     q, k, v = (op.Gather(rows, op.Add(first, op.Constant(value_int=part)), axis=0) for part in range(PARTS))
+    for value in (q, k, v):
+        value.shape, value.dtype = ir.Shape([B, L, num_heads * width]), mixed.dtype
     mixed = op.Attention(q, k, v, _additive(op, mask), q_num_heads=num_heads, kv_num_heads=num_heads)
     return op.Gather(op.Reshape(mixed, joined), slot, axis=0)
 

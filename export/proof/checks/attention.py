@@ -1,7 +1,6 @@
 """Attention in both files: as many as there are layers, wired as queries, keys, values, with heads, scale and mask."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from export.contract import ATTENTION_MASK
@@ -13,20 +12,10 @@ from export.rewrite.attention import PARTS
 from export.torchscript import TORCHSCRIPT_FILE
 from models.attention import ATTENTIONS
 
-
-@dataclass(frozen=True)
-class Core:
-    """The operator that a layer has exactly one of, in each file."""
-
-    onnx: str
-    torchscript: str
-
-
-# By `AttentionRow.core`.
-CORES = {
-    "fused": Core("Attention", "aten::scaled_dot_product_attention"),
-    "softmax": Core("Softmax", "aten::softmax"),
-}
+# The operator that a layer has exactly one of in TorchScript, by `AttentionRow.core`.
+CORES = {"fused": "aten::scaled_dot_product_attention", "softmax": "aten::softmax"}
+# Those that a layer may have one of in ONNX.
+_ONNX_CORES = ("Attention", "Softmax")
 _NAMES = ("queries", "keys", "values")
 # Nodes that move a tensor's values about, or multiply all of them, or hide some.
 _ONNX_MOVES = frozenset({"Mul", "Reshape", "Transpose", "Where"})
@@ -42,18 +31,17 @@ _SCRIPT_ATTENTION = {"dropout_p": 0.0, "is_causal": False, "scale": None, "enabl
 def check_fused(files: Files) -> list[str]:
     """Count the operators that attention was promised to become; a shortfall is a model that lost its fast kernels."""
     config = files.config["encoder"]
-    problems = []
-    for core, row in CORES.items():
-        wanted = config["num_layers"] if ATTENTIONS[config["attention"]].core == core else 0
-        for file, name, got in (
-            (ONNX_FILE, row.onnx, len(files.graph.of_kind(row.onnx))),
-            (TORCHSCRIPT_FILE, row.torchscript, len(files.script.of_kind(row.torchscript))),
-        ):
-            if got != wanted:
-                problems.append(
-                    f"{file} has {got} of {wanted} {name}, one a layer of {config['attention']!r} attention"
-                )
-    return problems
+    core = ATTENTIONS[config["attention"]].core
+    in_onnx = {"fused": files.profile.fused, "softmax": "Softmax"}[core]
+    counted = [
+        *((ONNX_FILE, name, len(files.graph.of_kind(name)), name == in_onnx) for name in _ONNX_CORES),
+        *((TORCHSCRIPT_FILE, name, len(files.script.of_kind(name)), name == CORES[core]) for name in CORES.values()),
+    ]
+    return [
+        f"{file} has {got} of {wanted} {name}, one a layer of {config['attention']!r} attention"
+        for file, name, got, is_core in counted
+        if got != (wanted := config["num_layers"] if is_core else 0)
+    ]
 
 
 def check_attention(files: Files) -> list[str]:
@@ -66,8 +54,11 @@ def _check_onnx(files: Files) -> Iterator[str]:
     for node in graph.of_kind("Attention"):
         where = f"{ONNX_FILE}, {describe(node)}"
         attributes = attributes_of(node)
-        for name in _HEADS:
-            if (got := attributes.pop(name, None)) != heads:
+        # Heads are an axis, or lie side by side and are told.
+        apart = len(sizes := graph.shapes.get(node.input[0], ())) == 4
+        told = {"heads": sizes[1]} if apart else {name: attributes.pop(name, None) for name in _HEADS}
+        for name, got in told.items():
+            if got != heads:
                 yield f"{where}: {name} is {got!r}; the model has {heads} heads"
         scale = attributes.pop("scale", width**-0.5)
         if abs(scale - width**-0.5) > 1e-7 * width**-0.5:
@@ -77,7 +68,7 @@ def _check_onnx(files: Files) -> Iterator[str]:
                 yield f"{where}: {name} is {attributes.get(name)!r}; it must be {_ONNX_ATTENTION.get(name)!r}"
         if len(node.input) != 4:
             yield f"{where}: has {len(node.input)} inputs; it must have queries, keys, values and a mask"
-        yield from _check_rows(files, where, list(node.input[:3]), width=config["dim"])
+        yield from _check_wiring(files, where, list(node.input[:3]))
     for node in graph.of_kind("Softmax"):
         scores = _masked(files, node.input[0])
         product = graph.producers.get(scores)
@@ -90,17 +81,27 @@ def _check_onnx(files: Files) -> Iterator[str]:
         got = graph.shapes.get(scores, ())
         if len(got) != 4 or got[1] != heads:
             yield f"{where}: takes scores of sizes {got}; the model has {heads} heads"
-    cores = [node for row in CORES.values() for node in graph.of_kind(row.onnx)]
-    for node in cores:
-        mask = node.input[3] if node.op_type == "Attention" and len(node.input) > 3 else node.input[0]
-        if ATTENTION_MASK not in graph.dependencies.get(mask, frozenset()):
+    for node in _cores(graph):
+        if ATTENTION_MASK not in graph.dependencies.get(_mask_of(node), frozenset()):
             yield f"{ONNX_FILE}, {describe(node)}: its mask does not follow from {ATTENTION_MASK}"
+
+
+def _cores(graph: OnnxGraph) -> list[Any]:
+    return [node for name in _ONNX_CORES for node in graph.of_kind(name)]
+
+
+def _mask_of(core: Any) -> str:
+    """Return the mask of an Attention, or the masked scores of a Softmax."""
+    return str(core.input[3] if core.op_type == "Attention" and len(core.input) > 3 else core.input[0])
 
 
 def _masked(files: Files, name: str) -> str:
     """Step back from masked scores to the scores."""
     node = files.graph.producers.get(name)
-    return node.input[2] if node is not None and node.op_type == "Where" else name
+    # Chosen from: mask, one number, scores, in either order. Added to: scores, then the mask.
+    if node is not None and node.op_type == "Where":
+        return str(node.input[2] if node.input[1] in files.graph.arrays else node.input[1])
+    return str(node.input[0]) if node is not None and node.op_type == "Add" else name
 
 
 def _comes_from(files: Files, name: str, node: Any) -> bool:
@@ -112,6 +113,10 @@ def _check_wiring(files: Files, where: str, values: list[str]) -> Iterator[str]:
     """Check that queries, keys, values are the first, second and third part of one projection."""
     graph = files.graph
     sources = [graph.trace_back(name, _ONNX_MOVES) for name in values]
+    makers = [graph.producers.get(source) for source in sources]
+    if all(maker is not None and maker.op_type == "Gather" for maker in makers):
+        yield from _check_rows(files, where, sources)
+        return
     splits = {id(graph.producers.get(source)): graph.producers.get(source) for source in sources}
     split = next(iter(splits.values()))
     if len(splits) != 1 or split is None or split.op_type != "Split":
@@ -121,9 +126,9 @@ def _check_wiring(files: Files, where: str, values: list[str]) -> Iterator[str]:
         yield f"{where}: takes {', '.join(order)} in the place of queries, keys, values"
 
 
-def _check_rows(files: Files, where: str, values: list[str], *, width: int) -> Iterator[str]:
+def _check_rows(files: Files, where: str, values: list[str]) -> Iterator[str]:
     """Check that queries, keys, values are the first, second and third row of each token in one projection."""
-    graph = files.graph
+    graph, width = files.graph, files.config["encoder"]["dim"]
     gathers = [graph.producers.get(name) for name in values]
     rows = {node.input[0] if node is not None and node.op_type == "Gather" else "" for node in gathers}
     projection = graph.producers.get(next(iter(rows)))
@@ -157,14 +162,12 @@ def _check_onnx_causal(files: Files) -> Iterator[str]:
         for node in compared.values():
             yield f"{ONNX_FILE}, {describe(node)}: compares positions as a causal model does; this one is not causal"
         return
-    for row in CORES.values():
-        for core in graph.of_kind(row.onnx):
-            mask = core.input[3] if core.op_type == "Attention" and len(core.input) > 3 else core.input[0]
-            before = [node for node in graph.ancestors(mask) if id(node) in compared]
-            sizes = [[graph.shapes.get(name, ())[-2:] for name in node.input] for node in before]
-            if not any(len(key) == 2 and key[0] == 1 and query[1:] == (1,) for key, query in sizes):
-                where = f"{ONNX_FILE}, {describe(core)}"
-                yield f"{where}: nothing keeps a query from the keys after it; the model is causal"
+    for core in _cores(graph):
+        before = [node for node in graph.ancestors(_mask_of(core)) if id(node) in compared]
+        sizes = [[graph.shapes.get(name, ())[-2:] for name in node.input] for node in before]
+        if not any(len(key) == 2 and key[0] == 1 and query[1:] == (1,) for key, query in sizes):
+            where = f"{ONNX_FILE}, {describe(core)}"
+            yield f"{where}: nothing keeps a query from the keys after it; the model is causal"
 
 
 def _check_torchscript(files: Files) -> Iterator[str]:

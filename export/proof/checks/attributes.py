@@ -11,19 +11,17 @@ from export.onnx_export import ONNX_FILE
 from export.proof.checks.files import Files
 from export.proof.checks.onnx_graph import attributes_of, describe
 from export.proof.checks.script_graph import arguments_of
-from export.rewrite.attention import FAINT
+from export.rewrite.attention import ATTENTION, FAINT
 from export.torchscript import TORCHSCRIPT_FILE
 from models.attention import ATTENTIONS
 
-# What each activation becomes. An approximation is another function, by up to 5e-4.
-ACTIVATIONS: dict[type[nn.Module], tuple[str, str]] = {
-    nn.ReLU: ("Relu", "aten::relu"),
-    nn.GELU: ("Gelu", "aten::gelu"),
-}
+# What each activation becomes in TorchScript. An approximation is another function, by up to 5e-4.
+ACTIVATIONS: dict[type[nn.Module], str] = {nn.ReLU: "aten::relu", nn.GELU: "aten::gelu"}
 # Attributes that are the same for every model. Those of `Attention` other than these it must not have.
 _ONNX_FIXED: dict[str, dict[str, Any]] = {
     "CumSum": {"exclusive": 0, "reverse": 0},
     "Gelu": {"approximate": "none"},
+    "Gemm": {"alpha": 1.0, "beta": 1.0, "transA": 0},
     "LayerNormalization": {"axis": -1, "stash_type": 1},
     "Softmax": {"axis": -1},
 }
@@ -70,7 +68,9 @@ def check_activation(files: Files) -> list[str]:
     """Count the activations of each kind."""
     wanted = Counter(type(module) for module in files.eager.modules() if type(module) in ACTIVATIONS)
     problems = []
-    for kind, (operator, script_kind) in ACTIVATIONS.items():
+    in_onnx = {nn.ReLU: "Relu", nn.GELU: files.profile.gelu}
+    for kind, script_kind in ACTIVATIONS.items():
+        operator = in_onnx[kind]
         for file, name, got in (
             (ONNX_FILE, operator, len(files.graph.of_kind(operator))),
             (TORCHSCRIPT_FILE, script_kind, len(files.script.of_kind(script_kind))),
@@ -102,11 +102,19 @@ def check_scalars(files: Files) -> list[str]:
     encoder = files.eager.get_submodule("encoder")
     scale = float(getattr(encoder, "scale", 1.0))
     config = files.config["encoder"]
-    attention = (config["dim"] // config["num_heads"]) ** -0.5 if _scales_itself(files) else 1.0
+    # A fused operator scales inside.
+    fused = files.profile.fused == "Attention" and not _scales_itself(files)
+    attention = 1.0 if fused else (config["dim"] // config["num_heads"]) ** -0.5
     # Factors of 1 are dropped on the way to ONNX.
     wanted = Counter({np.float32(scale).item(): int(scale != 1.0)}) + Counter(
         {np.float32(attention).item(): config["num_layers"] * int(attention != 1.0)}
     )
+    by_erf = len(files.graph.of_kind("Erf"))
+    # 0.5·x·(1 + erf(x / √2))
+    wanted += Counter({0.5: by_erf})
+    root = np.float32(math.sqrt(2.0)).item()
+    beside = {"Where": {0.0, -math.inf}, **({"Add": {1.0}, "Div": {root}} if by_erf else {})}
+    faint = _added_masks(files)
     got: Counter[float] = Counter()
     problems = []
     weights = {values.tobytes() for values in files.weights.values() if values.size == 1}
@@ -118,7 +126,9 @@ def check_scalars(files: Files) -> list[str]:
             number = float(values.reshape(()))
             if node.op_type == "Mul":
                 got[number] += 1
-            elif not (number in (0.0, _hidden_score(files)) and node.op_type == "Where"):
+            elif number == FAINT and node.output[0] in faint:
+                continue
+            elif number not in beside.get(node.op_type, ()):
                 problems.append(f"{ONNX_FILE}, {describe(node)}: no setting explains the number {number:.9g}")
     if got != wanted:
         problems.append(
@@ -128,10 +138,17 @@ def check_scalars(files: Files) -> list[str]:
     return problems + _check_script_scalars(files, scale)
 
 
-def _hidden_score(files: Files) -> float:
-    """Return what stands in the place of a hidden key's score, or is added to it."""
-    encoder = files.config["encoder"]
-    return FAINT if ATTENTIONS[encoder["attention"]].core == "fused" and not encoder["causal"] else -math.inf
+def _added_masks(files: Files) -> set[str]:
+    """Return the values that are added to the scores of attention, if the rules make such."""
+    encoder, graph = files.config["encoder"], files.graph
+    if ATTENTION not in files.profile.rules or encoder["causal"]:
+        return set()
+    sums = [graph.producers.get(node.input[0]) for node in graph.of_kind("Softmax")]
+    masks = [
+        *(node.input[3] for node in graph.of_kind("Attention") if len(node.input) > 3),
+        *(node.input[1] for node in sums if node is not None and node.op_type == "Add"),
+    ]
+    return {graph.trace_back(name, frozenset({"Expand"})) for name in masks}
 
 
 def _check_script_scalars(files: Files, scale: float) -> list[str]:

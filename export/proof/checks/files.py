@@ -19,6 +19,7 @@ from export.contract import ONNX_METADATA_KEY, Limits
 from export.errors import FerryError
 from export.model import CONFIG_FILE, WEIGHTS_FILE, model_limits, read_weights
 from export.onnx_export import ONNX_FILE, read_onnx
+from export.profiles import PROFILES, Profile
 from export.proof.checks.onnx_graph import OnnxGraph
 from export.proof.checks.script_graph import ScriptGraph
 from export.proof.checks.uses import Use, parameter_uses
@@ -121,6 +122,14 @@ class Files:
     def onnx_metadata(self) -> dict[str, Any]:
         metadata: dict[str, Any] = json.loads(self.onnx_metadata_text)
         return metadata
+
+    @cached_property
+    def profile(self) -> Profile:
+        """What the ONNX file says that it is written for."""
+        name = self.onnx_metadata.get("profile")
+        if name not in PROFILES:
+            raise ValueError(f"{ONNX_FILE} must be of a profile of {', '.join(PROFILES)}; it says {name!r}")
+        return PROFILES[name]
 
     @cached_property
     def archive(self) -> list[tuple[str, bytes]]:

@@ -29,6 +29,7 @@ from export.capture import capture
 from export.contract import canonical_json
 from export.model import build_model, model_labels, model_limits
 from export.onnx_export import export_onnx
+from export.profiles import Profile
 from export.proof.checks.files import Files, NotJudgedError
 from export.proof.checks.script_graph import ScriptGraph
 from export.proof.runtimes import Array
@@ -65,11 +66,12 @@ def fresh_export(files: Files) -> Fresh:
     config = files.config
     shaping = {key: config[key] for key in ("architectures", "task", "pooling", "head", "encoder")}
     labels = [str(number) for number in range(len(model_labels(config)))]
-    return _fresh_export(canonical_json({**shaping, "id2label": dict(zip(labels, labels, strict=True))}))
+    described = canonical_json({**shaping, "id2label": dict(zip(labels, labels, strict=True))})
+    return _fresh_export(described, files.profile)
 
 
 @lru_cache(maxsize=8)
-def _fresh_export(description: str) -> Fresh:
+def _fresh_export(description: str, profile: Profile) -> Fresh:
     config = json.loads(description)
     with torch.random.fork_rng(devices=[]), _quiet():
         model = build_model(config).eval().requires_grad_(False)
@@ -80,7 +82,7 @@ def _fresh_export(description: str) -> Fresh:
         weights = {name: weight.numpy() for name, weight in model.state_dict().items()}
         program = capture(model, model_limits(config))
         return Fresh(
-            onnx=export_onnx(program, {}),
+            onnx=export_onnx(program, {}, profile),
             torchscript=export_torchscript(model, {}),
             pt2=export_pt2(program, {}),
             weights=weights,

@@ -8,7 +8,7 @@ import onnx
 from export.contract import ATTENTION_MASK, BATCH_AXIS, INPUT_IDS, LOGITS, SEQUENCE_AXIS
 from export.example import choose_example, model_numbers
 from export.model import model_labels, model_task
-from export.onnx_export import IR_VERSION, OLDEST_ONNXRUNTIME, ONNX_FILE, OPSET, shape_of
+from export.onnx_export import ONNX_FILE, shape_of
 from export.proof.checks.files import Files, messages
 from export.proof.checks.script_graph import walk
 from export.torchscript import TORCHSCRIPT_FILE
@@ -30,23 +30,23 @@ def check_onnx(files: Files) -> list[str]:
 
 def check_versions(files: Files) -> list[str]:
     opsets = [(entry.domain or "ai.onnx", entry.version) for entry in files.onnx.opset_import]
+    opset, ir_version = files.profile.opset, files.profile.ir_version
     problems = []
-    if opsets != [("ai.onnx", OPSET)]:
-        problems.append(f"{ONNX_FILE} must import opset {OPSET} of ai.onnx and nothing else; got {opsets}")
-    if files.onnx.ir_version != IR_VERSION:
-        problems.append(f"{ONNX_FILE} must be of IR version {IR_VERSION}; got {files.onnx.ir_version}")
+    if opsets != [("ai.onnx", opset)]:
+        problems.append(f"{ONNX_FILE} must import opset {opset} of ai.onnx and nothing else; got {opsets}")
+    if files.onnx.ir_version != ir_version:
+        problems.append(f"{ONNX_FILE} must be of IR version {ir_version}; got {files.onnx.ir_version}")
     return problems
 
 
 def check_minimum_runtime(files: Files) -> list[str]:
-    """Compare the promised runtimes with what opset, IR version and the writing libtorch ask for."""
+    """Compare the promised runtimes with what the profile and the writing libtorch ask for."""
     told = files.onnx_metadata
-    opset = next((entry.version for entry in files.onnx.opset_import if not entry.domain), 0)
-    oldest = OLDEST_ONNXRUNTIME.get((opset, files.onnx.ir_version))
+    oldest = files.profile.minimum_onnxruntime
     # libtorch reads what its own or an older release wrote, and torch likewise.
     wanted = {"onnxruntime": oldest, "libtorch": told["versions"]["torch"], "torch": told["versions"]["torch"]}
     return [
-        f"{ONNX_FILE} promises {name} {told['minimum_runtime'].get(name)}; the files need {needed or 'one unknown'}"
+        f"{ONNX_FILE} promises {name} {told['minimum_runtime'].get(name)}; the files need {needed}"
         for name, needed in wanted.items()
         if told["minimum_runtime"].get(name) != needed
     ] + [

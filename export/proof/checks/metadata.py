@@ -18,6 +18,7 @@ def check_metadata(files: Files) -> list[str]:
     told = files.onnx_metadata
     wanted = model_metadata(
         config,
+        profile=told["profile"],
         tokenizer_sha256=sha256_bytes(files.read(TOKENIZER_FILE)),
         weights_sha256=sha256_bytes(files.read(WEIGHTS_FILE)),
         versions=told["versions"],

@@ -12,10 +12,13 @@ import numpy.typing as npt
 import onnx
 from onnx import numpy_helper
 
-from export.onnx_export import OPSET, shape_of
+from export.onnx_export import shape_of
+from export.profiles import PROFILES
 
 # What looks at the sizes of a tensor and never at its values.
 _SHAPE_ONLY = frozenset({"Shape", "Size"})
+# The newest of all profiles: no operator of Ferry's graphs has other defaults at an older one.
+_OPSET = max(profile.opset for profile in PROFILES.values())
 
 
 class OnnxGraph:
@@ -94,8 +97,8 @@ class OnnxGraph:
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
     """Return the attributes of a node as plain values, those that it leaves out with their defaults."""
     values: dict[str, Any] = {}
-    if onnx.defs.has(node.op_type, OPSET, node.domain):
-        for name, declared in onnx.defs.get_schema(node.op_type, OPSET, node.domain).attributes.items():
+    if onnx.defs.has(node.op_type, _OPSET, node.domain):
+        for name, declared in onnx.defs.get_schema(node.op_type, _OPSET, node.domain).attributes.items():
             if declared.default_value.type != onnx.AttributeProto.UNDEFINED:
                 values[name] = onnx.helper.get_attribute_value(declared.default_value)
     for attribute in node.attribute:

@@ -91,8 +91,8 @@ def check_fused(files: Files) -> list[str]:
     config = files.config["encoder"]
     got = Counter(operator_of(node) for node in calls_of(files.pt2))
     problems = []
-    for core, row in CORES.items():
-        name = row.torchscript.removeprefix("aten::")
+    for core, operator in CORES.items():
+        name = operator.removeprefix("aten::")
         wanted = config["num_layers"] if ATTENTIONS[config["attention"]].core == core else 0
         if got[name] != wanted:
             problems.append(f"{PT2_FILE} has {got[name]} of {wanted} {name}, one a layer")

@@ -19,7 +19,7 @@ from export.torchscript import TORCHSCRIPT_FILE
 # Where ONNX's operators take a module's first parameter, its weight, and its second.
 _ONNX_PLACES: dict[str, tuple[set[tuple[str, int]], set[tuple[str, int]]]] = {
     EMBEDDING: ({("Gather", 0)}, set()),
-    LINEAR: ({("MatMul", 1)}, {("Add", 0), ("Add", 1)}),
+    LINEAR: ({("Gemm", 1), ("MatMul", 1)}, {("Gemm", 2), ("Add", 0), ("Add", 1)}),
     NORM: ({("LayerNormalization", 1)}, {("LayerNormalization", 2)}),
 }
 _SCRIPT_KINDS = {"aten::embedding": EMBEDDING, "aten::linear": LINEAR, "aten::layer_norm": NORM}
@@ -54,8 +54,7 @@ def _check_onnx(files: Files) -> Iterator[str]:
             continue
         if (part.node.op_type, part.place) not in _ONNX_PLACES[use.kind][min(rank, 1)]:
             yield f"{where}: takes {name} as its input {part.place}, where no {use.kind} has one"
-        # A square weight that equals its transpose may be either.
-        elif use.kind == LINEAR and rank == 0 and not part.transposed:
+        elif use.kind == LINEAR and rank == 0 and not _multiplies_transposed(part):
             yield f"{where}: multiplies by {name} transposed the wrong way"
     yield from _check_onnx_order(files, [part.node for part in taken], [use for use, _, _ in wanted])
 
@@ -89,6 +88,13 @@ def _turns(node: Any) -> bool:
 
 def _content(values: Array) -> tuple[Any, ...]:
     return str(values.dtype), values.shape, values.tobytes()
+
+
+def _multiplies_transposed(part: _Taken) -> bool:
+    """Whether a product is with Wᵀ, as a Linear's is; a square weight that equals its transpose may be either."""
+    if part.node.op_type == "Gemm":
+        return bool(attributes_of(part.node)["transB"]) != part.transposed
+    return part.transposed
 
 
 def _check_onnx_order(files: Files, nodes: list[Any], uses: list[Use]) -> Iterator[str]:

@@ -29,7 +29,8 @@ from export.model import (
     restore_model,
     serialise_weights,
 )
-from export.onnx_export import MINIMUM_ONNXRUNTIME, ONNX_FILE, export_onnx
+from export.onnx_export import ONNX_FILE, export_onnx
+from export.profiles import DEFAULT_PROFILE, PROFILES
 from export.proof.prove import Proof, prove
 from export.proof.runtimes import BACKENDS, EAGER, open_runtime
 from export.proof.task_metrics import TestBatch
@@ -53,6 +54,7 @@ def build_files(
     threshold: float = 0.3,
     tokenizer: bytes = b"stands for a tokenizer",
     touch: Callable[[torch.nn.Module], None] | None = None,
+    profile: str = DEFAULT_PROFILE,
     **encoder: Any,
 ) -> dict[str, bytes]:
     """Build config, weights, every model file and the tokenizer, with weights that make large logits.
@@ -85,29 +87,34 @@ def build_files(
         TOKENIZER_CONFIG_FILE: b"{}",
         TOKENIZER_JSON_FILE: b"{}",
     }
-    return {**files, **export_all(files, model.eval().requires_grad_(False))}
+    return {**files, **export_all(files, model.eval().requires_grad_(False), profile)}
 
 
-def export_all(files: dict[str, bytes], model: torch.nn.Module) -> dict[str, bytes]:
-    metadata = metadata_of(files)
+def export_all(files: dict[str, bytes], model: torch.nn.Module, profile: str = DEFAULT_PROFILE) -> dict[str, bytes]:
+    metadata = metadata_of(files, profile)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter's own; its tests say which
         program = capture(model, model_limits(json.loads(files[CONFIG_FILE])))
         return {
             TORCHSCRIPT_FILE: export_torchscript(model, metadata),
-            ONNX_FILE: export_onnx(program, metadata),
+            ONNX_FILE: export_onnx(program, metadata, PROFILES[profile]),
             PT2_FILE: export_pt2(program, metadata),
         }
 
 
-def metadata_of(files: dict[str, bytes]) -> dict[str, Any]:
+def metadata_of(files: dict[str, bytes], profile: str = DEFAULT_PROFILE) -> dict[str, Any]:
     config = json.loads(files[CONFIG_FILE])
     return model_metadata(
         config,
+        profile=profile,
         tokenizer_sha256=sha256_bytes(files[TOKENIZER_FILE]),
         weights_sha256=sha256_bytes(files[WEIGHTS_FILE]),
         versions={"ferry": __version__, "torch": torch.__version__.partition("+")[0]},
-        minimum_runtime={"onnxruntime": MINIMUM_ONNXRUNTIME, "libtorch": MINIMUM_LIBTORCH, "torch": MINIMUM_TORCH},
+        minimum_runtime={
+            "onnxruntime": PROFILES[profile].minimum_onnxruntime,
+            "libtorch": MINIMUM_LIBTORCH,
+            "torch": MINIMUM_TORCH,
+        },
     )
 
 

@@ -34,6 +34,7 @@ def forge(edit: Edit, *, export: bool = True) -> Plant:
         contents[TOKENIZER_CONFIG_FILE] = dump_json(huggingface_tokenizer_config(max_length=limits.max_length)).encode()
         metadata = model_metadata(
             config,
+            profile=told["profile"],
             tokenizer_sha256=sha256_bytes(tokenizer),
             weights_sha256=sha256_bytes(contents[WEIGHTS_FILE]),
             versions=told["versions"],
