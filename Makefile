@@ -147,6 +147,8 @@ $(READY): $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP_INSTALL) --editable '.[$(ORT)]'
 	touch $@
 
+# And the oldest runtimes that files are promised to run on.
 $(READY_DEV): $(READY)
 	$(PIP_INSTALL) --editable '.[$(ORT),dev]'
+	$(VENV)/bin/python -m tests.oldest
 	touch $@

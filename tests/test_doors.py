@@ -14,7 +14,7 @@ every_module = pytest.mark.parametrize("path", MODULES, ids=[str(path.relative_t
 MAY_IMPORT = {
     "models": {"models", "torch"},
     "export": {
-        *("export", "models", "torch", "onnx", "onnxscript", "onnxruntime", "numpy"),
+        *("export", "models", "torch", "onnx", "onnx_ir", "onnxscript", "onnxruntime", "numpy"),
         *("sentencepiece", "tokenizers", "safetensors", "jsonschema"),
         "google",  # protobuf, the language of ONNX files
         "hypothesis",  # draws the search's inputs

@@ -170,6 +170,7 @@ def metadata_of(**changes: Any) -> dict[str, Any]:
         "threshold": 0.25,
         "pooling": "mean",
         "limits": LIMITS,
+        "profile": "cpu",
         "tokenizer_sha256": "a" * 64,
         "config_sha256": "b" * 64,
         "weights_sha256": "c" * 64,
@@ -213,6 +214,7 @@ def test_metadata_states_the_whole_contract() -> None:
     }
     assert (metadata["config_sha256"], metadata["weights_sha256"]) == ("b" * 64, "c" * 64)
     assert metadata["versions"] == {"torch": "2.13.0"}
+    assert metadata["profile"] == "cpu"
     assert metadata["minimum_runtime"] == {"onnxruntime": "1.23.2"}
 
 
