@@ -33,6 +33,7 @@ from export.errors import FerryError
 from export.files import flush_to_disk
 from pipeline.config import RunConfig
 from pipeline.interruption import Interruption, StoppedError
+from pipeline.precision import bfloat16_unit
 
 STATE_FILE = "state.safetensors"
 PARTIAL_FILE = "state.safetensors.partial"
@@ -271,6 +272,8 @@ def training_identity(config: RunConfig, *, data_sha256: str) -> dict[str, Any]:
     identity["torch's version"] = torch.__version__
     identity["sentencepiece's version"] = version("sentencepiece")
     identity["the CPU's capability"] = torch.backends.cpu.get_cpu_capability()
+    if config.training.precision == "bfloat16" and config.training.device == "cpu":
+        identity["the CPU's unit for bfloat16"] = bfloat16_unit()
     if config.training.device == "cuda" and torch.cuda.is_available():
         identity["the GPU"] = torch.cuda.get_device_name()
     # As it comes back: tuples become lists.

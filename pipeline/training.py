@@ -18,6 +18,7 @@ from pipeline.config import TrainingConfig
 from pipeline.data.batching import length_buckets
 from pipeline.data.examples import Examples
 from pipeline.monitor import Monitor
+from pipeline.precision import forward_in
 from pipeline.schedules import SCHEDULES
 from pipeline.tasks import Task
 
@@ -61,9 +62,8 @@ def fit(
     """
     device = torch.device(config.device)
     model.to(device)
-    optimizer = torch.optim.AdamW(
-        parameter_groups(model, config.weight_decay), lr=config.learning_rate, betas=(0.9, 0.98), fused=True
-    )
+    forward = forward_in(config.precision, model)
+    optimizer = make_optimizer(model, config)
     lengths = train.lengths.tolist()
 
     def plan(epoch: int) -> list[list[int]]:
@@ -93,7 +93,7 @@ def fit(
                     torch.from_numpy(tensor).to(device) for tensor in train.batch(rows)
                 )
                 optimizer.zero_grad()
-                loss = task.loss(model(drop_tokens(input_ids, config.token_dropout), attention_mask), targets)
+                loss = task.loss(forward(drop_tokens(input_ids, config.token_dropout), attention_mask), targets)
                 loss.backward()  # type: ignore[no-untyped-call]
                 norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
                 loss_value, norm_value = loss.item(), norm.item()
@@ -140,6 +140,16 @@ def drop_tokens(input_ids: Tensor, share: float) -> Tensor:
         return input_ids
     dropped = torch.rand(input_ids.shape, device=input_ids.device) < share
     return input_ids.masked_fill(dropped & (input_ids > max(RESERVED_IDS.values())), MASK_ID)
+
+
+def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
+    """AdamW with its update in one kernel, one pass over a parameter and its moments.
+
+    Source: "Decoupled Weight Decay Regularization", algorithm 2.
+    """
+    return torch.optim.AdamW(
+        parameter_groups(model, config.weight_decay), lr=config.learning_rate, betas=(0.9, 0.98), fused=True
+    )
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:

@@ -60,6 +60,7 @@ def test_all_mistakes_are_told_at_once(tmp_path):
         ('name = "a"\n[training]\nseed = 4294967296\n', "seed must be at most 4294967295; got 4294967296"),
         ('name = "a"\n[training]\ncheckpoint_steps = 0\n', "checkpoint_steps must be at least 1; got 0"),
         ('name = "a"\n[training]\nthreads = 0\n', "threads must be at least 1; got 0"),
+        ('name = "a"\n[training]\nprecision = "fp16"\n', "must be one of float32, bfloat16; got 'fp16'"),
         ('name = "a"\n[training]\nlabel_smoothing = 1.0\n', r"must lie in \[0, 1\); got 1.0"),
         ('name = "a"\n[training]\ndevice = "tpu"\n', "must be cpu or cuda; got 'tpu'"),
         ("name = \n", "can't be read"),
