@@ -37,14 +37,17 @@ def ferry_arm(precision: str) -> Arm:
     )
 
 
-def huggingface_arm(python: Path, sampling: str, precision: str) -> Arm:
+def huggingface_arm(python: Path, sampling: str, precision: str, *, attention: str = "sdpa") -> Arm:
     """Take the interpreter of the environment that has transformers and accelerate."""
     worker = [str(python), "-m", "benchmarks.training.huggingface_worker"]
     order = {"random": "random order", "group_by_length": "grouped by length"}[sampling]
     return Arm(
-        name=f"Hugging Face Trainer, {order}, {precision}",
+        name=f"Hugging Face Trainer, {order}, {precision}" + (", eager attention" if attention == "eager" else ""),
         peer=True,
-        command=lambda folder: [*worker, str(folder), "--sampling", sampling, "--precision", precision],
+        command=lambda folder: [
+            *(*worker, str(folder)),
+            *("--sampling", sampling, "--precision", precision, "--attention", attention),
+        ],
     )
 
 

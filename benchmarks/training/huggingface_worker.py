@@ -16,9 +16,9 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_
 import torch
 import transformers
 from transformers import (
+    AutoModelForSequenceClassification,
     AutoTokenizer,
     BertConfig,
-    BertForSequenceClassification,
     DataCollatorWithPadding,
     Trainer,
     TrainerCallback,
@@ -54,9 +54,9 @@ class Finish(TrainerCallback):  # type: ignore[misc]
         self._metronome.finish()
 
 
-def build(settings: Settings) -> Any:
+def build(settings: Settings, attention: str) -> Any:
     """Build BERT of the job's sizes with random weights."""
-    return BertForSequenceClassification(
+    return AutoModelForSequenceClassification.from_config(
         BertConfig(
             vocab_size=settings.vocab_size,
             hidden_size=settings.dim,
@@ -67,7 +67,8 @@ def build(settings: Settings) -> Any:
             hidden_dropout_prob=settings.dropout,
             attention_probs_dropout_prob=0.0,
             num_labels=settings.num_labels,
-        )
+        ),
+        attn_implementation=attention,
     )
 
 
@@ -97,12 +98,12 @@ def arguments_of(settings: Settings, output: str, *, sampling: str, precision: s
     )
 
 
-def run(folder: Path, sampling: str, precision: str, line: Line) -> None:
+def run(folder: Path, *, sampling: str, precision: str, attention: str, line: Line) -> None:
     """Train as the job says, segment by segment, and tell the result at last."""
     settings, train, held_out = read_job(folder)
     torch.set_num_threads(settings.threads)
     torch.manual_seed(settings.seed)
-    model = build(settings)
+    model = build(settings, attention)
     metronome = Metronome(model, segment_tokens=settings.segment_tokens, wait=line.wait, tell=line.tell)
     handle = model.register_forward_hook(lambda _, __, output: metronome.hear(output.loss.item()))
     with tempfile.TemporaryDirectory() as output:
@@ -135,5 +136,12 @@ if __name__ == "__main__":
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sampling", choices=("random", "group_by_length"), required=True)
     parser.add_argument("--precision", choices=("float32", "bfloat16"), required=True)
+    parser.add_argument("--attention", choices=("sdpa", "eager"), required=True)
     arguments = parser.parse_args()
-    run(arguments.folder, arguments.sampling, arguments.precision, Line())
+    run(
+        arguments.folder,
+        sampling=arguments.sampling,
+        precision=arguments.precision,
+        attention=arguments.attention,
+        line=Line(),
+    )

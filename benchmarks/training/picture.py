@@ -12,7 +12,7 @@ from benchmarks.results import write_result
 
 _STYLE: Any = {"font.family": "DejaVu Sans", "font.size": 8, "axes.spines.right": False, "axes.spines.top": False}
 _OURS, _THEIRS = "tab:blue", "tab:orange"
-_DASHES = ("solid", "dashed", "dotted")
+_DASHES = ("solid", "dashed", "dotted", "dashdot")
 
 
 def draw_curves(path: Path, measured: dict[str, Any]) -> None:
