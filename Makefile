@@ -39,10 +39,14 @@ FERRY := $(VENV)/bin/ferry
 PIP_INSTALL := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 READY := $(VENV)/.ready-$(ORT)
 READY_DEV := $(VENV)/.ready-$(ORT)-dev
+# What ours is measured against needs other versions of shared libraries.
+VENV_PEERS := .venv-bench
+READY_PEERS := $(VENV_PEERS)/.ready
+BENCH := build/bench
 
 .DEFAULT_GOAL := all
 .PHONY: all help setup setup-dev train export verify package test test-slow kill-test sabotage check lint baseline \
-	tolerance gpu-check clean
+	tolerance gpu-check bench bench-quick clean
 .SILENT:
 
 all: package
@@ -62,6 +66,9 @@ help:
 	echo 'make sabotage     plant every fault in good artifacts and see each refused; 100 good ones accepted'
 	echo 'make tolerance    measure what the limits of verify rest on           -> benchmarks/results/tolerance.json, .png'
 	echo 'make gpu-check    prove every precision on an NVIDIA GPU and time it  -> benchmarks/results/gpu-<device>.json'
+	echo 'make bench        speed on the CPU against Optimum, Hugging Face and others, all in one run'
+	echo '                                                                    -> benchmarks/results/cpu.json, .md, .png'
+	echo 'make bench-quick  the same in two minutes, with less of everything  -> build/bench/quick'
 	echo 'make setup        only the environment, in .venv'
 	echo 'make clean        remove .venv and what tests built; runs/ and artifacts/ stay'
 	echo
@@ -116,6 +123,18 @@ tolerance: setup
 gpu-check: setup
 	$(VENV)/bin/python -m benchmarks.gpu_check
 
+# Parts of an earlier run are not of this one.
+bench: export $(READY_PEERS)
+	rm -rf $(BENCH)/parts
+	$(VENV)/bin/python -m benchmarks.inference --run "$$RUN"
+	$(VENV)/bin/python -m benchmarks.report
+
+bench-quick: setup $(READY_PEERS)
+	rm -rf $(BENCH)/quick
+	set --; if [ -f "$$RUN/export/export.json" ]; then set -- --run "$$RUN"; fi; \
+	$(VENV)/bin/python -m benchmarks.inference --quick --parts $(BENCH)/quick/parts "$$@"
+	$(VENV)/bin/python -m benchmarks.report --parts $(BENCH)/quick/parts --results $(BENCH)/quick
+
 lint: setup-dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -124,7 +143,7 @@ lint: setup-dev
 check: lint test
 
 clean:
-	rm -rf $(VENV) .venv-examples build *.egg-info
+	rm -rf $(VENV) .venv-examples $(VENV_PEERS) build *.egg-info
 
 $(VENV)/bin/python:
 	found=; \
@@ -151,4 +170,10 @@ $(READY): $(VENV)/bin/python pyproject.toml constraints.txt
 $(READY_DEV): $(READY)
 	$(PIP_INSTALL) --editable '.[$(ORT),dev]'
 	$(VENV)/bin/python -m tests.oldest
+	touch $@
+
+$(READY_PEERS): $(VENV)/bin/python benchmarks/peers/requirements.txt
+	echo 'setting up $(VENV_PEERS), what ours is measured against; the first time takes some minutes' >&2
+	$(VENV)/bin/python -m venv --clear $(VENV_PEERS)
+	$(VENV_PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers/requirements.txt
 	touch $@

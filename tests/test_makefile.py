@@ -47,6 +47,8 @@ def test_help_names_the_interface(make):
         "RESTART",
         "gpu-check",
         "tolerance",
+        "bench",
+        "bench-quick",
     ):
         assert word in result.stdout
 
