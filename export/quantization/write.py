@@ -3,14 +3,13 @@
 A pure function of the float32 file and of what calibration found, so that a file is judged by writing it again.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import onnx
 from onnx import numpy_helper
 
-from export.contract import ONNX_METADATA_KEY, canonical_json
+from export.metadata_props import add_metadata
 from export.quantization.forms import FORMS, write_lookup
 from export.quantization.linears import find_linears, find_lookups
 from export.quantization.scales import Range
@@ -55,10 +54,3 @@ def write_quantized(model: bytes, form: str, ranges: Mapping[str, Range], told: 
     add_metadata(proto, told)
     data: bytes = proto.SerializeToString(deterministic=True)
     return data
-
-
-def add_metadata(proto: onnx.ModelProto, told: dict[str, Any]) -> None:
-    """Add to the metadata that a model carries."""
-    entries = {entry.key: entry.value for entry in proto.metadata_props}
-    document = json.loads(entries.get(ONNX_METADATA_KEY, "{}")) | told
-    onnx.helper.set_model_props(proto, {**entries, ONNX_METADATA_KEY: canonical_json(document)})
