@@ -17,6 +17,7 @@ VERSION ?= 1.0.0
 ARTIFACTS ?= artifacts
 PROVIDERS ?= cpu
 PROFILE ?= cpu
+PRECISIONS ?=
 ORT ?= gpu
 PYTHON ?=
 RESTART ?=
@@ -83,6 +84,7 @@ help:
 	echo "ARTIFACTS=FOLDER  where artifacts appear        [$$ARTIFACTS]"
 	echo 'PROVIDERS="…"     where ONNX Runtime must run   [$(PROVIDERS)]   (cpu, cuda)'
 	echo 'PROFILE=…         what the ONNX file is for      [$(PROFILE)]   (cpu, cuda, web, portable)'
+	echo 'PRECISIONS="…"    ONNX files beside float32      [$(PRECISIONS)]   (fp16, int8)'
 	echo 'ORT=gpu|cpu       which ONNX Runtime to install [$(ORT)]   (gpu runs on the CPU too; cpu is the small one)'
 	echo 'PYTHON=FILE       a Python 3.11, 3.12 or 3.13   [found on PATH]'
 
@@ -93,7 +95,7 @@ train: setup
 	$(FERRY) train $(if $(CONFIG),--config "$$CONFIG") --run "$$RUN" $(OWN_DATA) $(if $(NAME),--name "$$NAME") $(if $(RESTART),--restart,--resume)
 
 export: train
-	$(FERRY) export --run "$$RUN" --profile "$$PROFILE"
+	$(FERRY) export --run "$$RUN" --profile "$$PROFILE" $(foreach precision,$(PRECISIONS),--precision '$(subst ','\'',$(precision))')
 
 verify: export
 	$(FERRY) verify --run "$$RUN" $(foreach provider,$(PROVIDERS),--provider '$(subst ','\'',$(provider))')

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from onnxscript.rewriter import RewriteRule
 
+from export.quantization.forms import DYNAMIC, QDQ, STATIC
 from export.rewrite import FOR_CPU, LOWERED
 
 # The command line has its own copy, for it imports nothing heavy; a test holds both together.
@@ -20,7 +21,8 @@ class Profile:
     """One row.
 
     `minimum_onnxruntime` is the oldest release that was seen to load the files and to answer rightly. `fused` and
-    `gelu` are the operators that fused attention and the GELU become, one each.
+    `gelu` are the operators that fused attention and the GELU become, one each. `int8_forms` are the keys of
+    `export.quantization.FORMS` that it allows, its own first.
     """
 
     use: str
@@ -30,6 +32,7 @@ class Profile:
     minimum_onnxruntime: str
     fused: str
     gelu: str
+    int8_forms: Sequence[str]
 
 
 PROFILES: dict[str, Profile] = {
@@ -41,6 +44,7 @@ PROFILES: dict[str, Profile] = {
         minimum_onnxruntime="1.23.2",
         fused="Attention",
         gelu="Gelu",
+        int8_forms=(STATIC, QDQ, DYNAMIC),
     ),
     "cuda": Profile(
         use="NVIDIA GPUs: as PyTorch writes it, for its products and sums are one operator there",
@@ -51,6 +55,7 @@ PROFILES: dict[str, Profile] = {
         minimum_onnxruntime="1.31.1",
         fused="Attention",
         gelu="Gelu",
+        int8_forms=(),
     ),
     "web": Profile(
         use="browsers, by ONNX Runtime Web: as fast in WebAssembly as the CPU's form, and read by older releases",
@@ -61,6 +66,7 @@ PROFILES: dict[str, Profile] = {
         minimum_onnxruntime="1.17.3",
         fused="Softmax",
         gelu="Erf",
+        int8_forms=(QDQ, DYNAMIC),
     ),
     "portable": Profile(
         use="any runtime: operators of opset 18 alone",
@@ -70,5 +76,6 @@ PROFILES: dict[str, Profile] = {
         minimum_onnxruntime="1.16.3",
         fused="Softmax",
         gelu="Erf",
+        int8_forms=(QDQ, DYNAMIC),
     ),
 }

@@ -20,7 +20,7 @@ if __name__ == "__main__":
 import click
 
 from export.artifact.archive import SUFFIX, top_folder, write_archive
-from export.artifact.layout import ALL_FILES, TOLD_FILES, ArtifactError
+from export.artifact.layout import KNOWN_FILES, TOLD_FILES, ArtifactError
 from export.artifact.pack import write_artifact
 from export.artifact.source import open_source
 from export.contract import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TOKENIZER_JSON_FILE
@@ -28,6 +28,7 @@ from export.errors import FerryError
 from export.files import new_file, new_folder, read_json, sha256_bytes
 from export.model import CONFIG_FILE, WEIGHTS_FILE
 from export.onnx_export import ONNX_FILE
+from export.precision_files import OPTIONAL_FILES
 from export.proof.report import PASSED
 from export.pt2 import PT2_FILE
 from export.torchscript import TORCHSCRIPT_FILE
@@ -54,6 +55,8 @@ SOURCES = {
     ONNX_FILE: EXPORT_FOLDER,
     PT2_FILE: EXPORT_FOLDER,
 }
+# And those that verification may have judged beside.
+OPTIONAL_SOURCES = dict.fromkeys(OPTIONAL_FILES, EXPORT_FOLDER)
 
 
 class NotProvenError(FerryError):
@@ -142,7 +145,8 @@ def _proven_files(run: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     if verdict != PASSED:
         raise NotProvenError(f"verification failed, see {path}. Mend what it lists; then: {again}")
     proven = {}
-    for name, folder in SOURCES.items():
+    optional = {name: folder for name, folder in OPTIONAL_SOURCES.items() if name in judged}
+    for name, folder in (SOURCES | optional).items():
         file = run / folder / name
         if not file.is_file():
             raise NotProvenError(f"{file} is missing. {again}")
@@ -162,7 +166,7 @@ def _told_files(run: Path, record: dict[str, Any]) -> dict[str, bytes]:
 
 
 def _read_contents(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in ALL_FILES}
+    return {name: (folder / name).read_bytes() for name in KNOWN_FILES if (folder / name).is_file()}
 
 
 def _pack(file: Path, top: str, contents: dict[str, bytes]) -> None:

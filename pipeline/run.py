@@ -1,6 +1,6 @@
 """The run folder: one sub-folder a stage, each with a record of what it was made from."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from export.contract import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TOKENIZER_JSO
 from export.files import read_json, recover_folder, sha256_bytes, sha256_file
 from export.model import CONFIG_FILE, WEIGHTS_FILE
 from export.onnx_export import ONNX_FILE
+from export.precision_files import CALIBRATION_FILE, OPTIONAL_FILES
 from export.pt2 import PT2_FILE
 from export.torchscript import TORCHSCRIPT_FILE
 from pipeline.data.test_split import TEST_SPLIT_FILE
@@ -31,9 +32,12 @@ STAGE_FILES = {
         *(CONFIG_FILE, WEIGHTS_FILE, TOKENIZER_FILE, TOKENIZER_JSON_FILE, TOKENIZER_CONFIG_FILE),
         *TOLD_FILES,
         TEST_SPLIT_FILE,
+        CALIBRATION_FILE,
     },
     EXPORT_RECORD: {TORCHSCRIPT_FILE, ONNX_FILE, PT2_FILE},
 }
+# Those that it may list beside.
+_MAY_LIST = {TRAIN_RECORD: set[str](), EXPORT_RECORD: {*OPTIONAL_FILES}}
 
 
 @contextmanager
@@ -54,12 +58,12 @@ def exclusive(run: Path) -> Iterator[None]:
         yield
 
 
-def export_inputs(checkpoint: dict[str, str], profile: str) -> dict[str, str]:
-    """Return what an export is a function of: the hashes of the checkpoint's files, the code, and the profile."""
-    return {**checkpoint, "source": source_hash(), "profile": profile}
+def export_inputs(checkpoint: dict[str, str], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an export is a function of: the hashes of the checkpoint's files, the code, and what was asked."""
+    return {**checkpoint, "source": source_hash(), "asked": asked}
 
 
-def is_current(record_file: Path, inputs: dict[str, str]) -> bool:
+def is_current(record_file: Path, inputs: Mapping[str, Any]) -> bool:
     """Whether a stage's record says these inputs, and every file that it lists still has the bytes it had."""
     if not record_file.is_file():
         return False
@@ -74,7 +78,7 @@ def is_current(record_file: Path, inputs: dict[str, str]) -> bool:
 def _parse_record(path: Path) -> dict[str, Any]:
     record = read_json(path)
     files = record.get("files") if isinstance(record, dict) else None
-    if not isinstance(files, dict) or set(files) != STAGE_FILES[path.name]:
+    if not isinstance(files, dict) or set(files) - _MAY_LIST[path.name] != STAGE_FILES[path.name]:
         raise ValueError(f"{path} is not a record of Ferry's: it does not list the files of its stage.")
     return dict(record)
 

@@ -28,6 +28,7 @@ from export.artifact.card import FIGURES
 from export.contract import NO_ANSWER, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TOKENIZER_JSON_FILE, canonical_json
 from export.files import DISK_FULL, dump_json, new_folder, read_json, scratch_of, sha256_bytes, sha256_file
 from export.model import CONFIG_FILE, WEIGHTS_FILE, build_model, restore_model
+from export.precision_files import CALIBRATION_FILE, calibration_rows, write_calibration
 from export.tokenizer import (
     Tokenizer,
     huggingface_tokenizer,
@@ -219,6 +220,8 @@ def _train_into(
     description |= {"temperature": assessed.temperature, "threshold": assessed.threshold}
     (work / CONFIG_FILE).write_text(dump_json(description))
     write_test_split(work / TEST_SPLIT_FILE, dataset.test, per_token=kind.per_token)
+    own = examples["train"]
+    (work / CALIBRATION_FILE).write_bytes(write_calibration([own.row(row) for row in calibration_rows(len(own))]))
     return {
         "name": config.name,
         "config": config.identity(),

@@ -23,12 +23,14 @@ from export.contract import TOKENIZER_FILE
 from export.errors import FerryError
 from export.files import dump_json, new_folder, read_json, sha256_bytes
 from export.model import CONFIG_FILE, model_limits
+from export.precision_files import CALIBRATION_FILE, read_calibration
 from export.proof import report
+from export.proof.precision import INT8
 from export.proof.prove import Effort, Proof, prove, runtime_versions
 from export.proof.runtimes import OPTIONAL_FILES, Backend, missing_for_aot, select_backends
 from export.proof.task_metrics import TestBatch
 from export.tokenizer import Tokenizer
-from pipeline.cli import DEFAULT_DRAWS
+from pipeline.cli import DEFAULT_BUDGET, DEFAULT_DRAWS
 from pipeline.data.batching import cut_batches
 from pipeline.data.dataset import Split
 from pipeline.data.test_split import TEST_SPLIT_FILE, read_test_split
@@ -78,12 +80,14 @@ class Question:
     """What verification is asked to prove.
 
     `providers`: what ONNX Runtime is to be proven on; the CPU always is. `effort`: how far the search goes. `compiled`:
-    whether the AOTInductor build is made and judged, which takes a compiler and most of a minute.
+    whether the AOTInductor build is made and judged, which takes a compiler and most of a minute. `accuracy_budget`:
+    what int8 may lose of the accuracy on the test split, a fraction of all answers.
     """
 
     providers: Sequence[str] = ("cpu",)
     effort: Effort = field(default_factory=lambda: Effort(draws=DEFAULT_DRAWS))
     compiled: bool = True
+    accuracy_budget: float = DEFAULT_BUDGET / 100
 
 
 def verify(run: Path, question: Question = Question(), *, show: bool = True) -> Verification:
@@ -110,7 +114,7 @@ def _verify(run: Path, question: Question, *, show: bool) -> Verification:
     trained = read_record(run, TRAIN_FOLDER, TRAIN_RECORD, stage="train")
     exported = read_record(run, EXPORT_FOLDER, EXPORT_RECORD, stage="export")
     source = source_hash()
-    if exported["inputs"] != export_inputs(trained["files"], str(exported["inputs"].get("profile"))):
+    if exported["inputs"] != export_inputs(trained["files"], exported["inputs"].get("asked", {})):
         raise ValueError(
             f"{run / EXPORT_FOLDER} was exported from another checkpoint or by other code than there is now. "
             f"Run `ferry export --run {run}` again."
@@ -121,6 +125,7 @@ def _verify(run: Path, question: Question, *, show: bool) -> Verification:
         "inputs": {
             "files": {name: sha256_bytes(data) for name, data in files.items()},
             "test_split": trained["files"][TEST_SPLIT_FILE],
+            "calibration": trained["files"][CALIBRATION_FILE],
             "record": record_hash(trained),
             "source": source,
         },
@@ -140,6 +145,8 @@ def _verify(run: Path, question: Question, *, show: bool) -> Verification:
         effort=question.effort,
         recorded_accuracy=trained["metrics"]["test"]["accuracy"],
         track=_Progress(show),
+        int8_loss=question.accuracy_budget,
+        calibration=read_calibration((run / TRAIN_FOLDER / CALIBRATION_FILE).read_bytes()),
     )
     record = {**report.document(proof), **asked, "name": trained["name"]}
     with new_folder(folder, replace=True, record=VERIFY_RECORD) as work:
@@ -189,10 +196,12 @@ def _earlier_answer(folder: Path, asked: dict[str, Any], question: Question) -> 
         proven = all(record["providers"][name] == report.VERIFIED for name in question.providers)
         searched = record["effort"] == asdict(question.effort)
         compiled = not question.compiled or not record["skipped"] or bool(missing_for_aot())
+        spent = [part["accuracy_budget"] for part in record["test_split"]["backends"] if part["precision"] == INT8]
+        frugal = all(budget <= question.accuracy_budget for budget in spent)
     except (ValueError, KeyError, TypeError, AttributeError):
         # Missing or damaged, it answers nothing; it is written anew.
         return None
-    return record if same and proven and searched and compiled else None
+    return record if same and proven and searched and compiled and frugal else None
 
 
 def _test_batches(files: dict[str, bytes], split: Split) -> list[TestBatch]:

@@ -56,6 +56,7 @@ Ferry {metadata["versions"]["ferry"]}.
 
 {_figures(manifest["metrics"], rows, truncated)}
 
+{_precisions(verification["precisions"])}\
 {_few_answers(manifest["metrics"]["validation"])}\
 {_none_of_these(metadata["threshold"], manifest["metrics"]["test"], per_word=per_word)}
 
@@ -119,6 +120,25 @@ def _figures(metrics: dict[str, dict[str, float]], rows: dict[str, int], truncat
         figures = [_percent(metrics[split][key]) for key in shown]
         lines.append([role, f"{rows[split]:,}", *figures, f"{truncated[split]:,}"])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _precisions(rows: list[dict[str, Any]]) -> str:
+    """Lay the ONNX files side by side, where there is more than one."""
+    if len(rows) < 2:
+        return ""
+    lines = [["file", "precision", "accuracy", "macro-F1", "MB"], ["---"] * 5]
+    lines += [
+        [
+            f"`{row['file']}`",
+            row["precision"],
+            _percent(row["accuracy"]),
+            _percent(row["macro_f1"]),
+            f"{row['bytes'] / 1e6:.2f}",
+        ]
+        for row in rows
+    ]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"On the test split, the threshold aside, by ONNX file:\n\n{table}\n\n"
 
 
 def _attribution(data: dict[str, Any]) -> str:

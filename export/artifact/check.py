@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 
 from export.artifact.archive import top_folder
 from export.artifact.findings import Finding, structural
-from export.artifact.goldens import golden_tolerance
+from export.artifact.goldens import golden_tolerance, precision_tolerances
 from export.artifact.layout import (
     ALL_FILES,
     BOUND_FILES,
     CONFUSION_FILE,
     EVALUATION_FILE,
     GOLDENS_FILE,
+    KNOWN_FILES,
     MANIFEST_FILE,
     RELIABILITY_FILE,
     SUMS_FILE,
@@ -26,6 +27,7 @@ from export.artifact.layout import (
     VERIFICATION_PAGE,
     VERIFIED_FILES,
     ArtifactError,
+    optional_in,
 )
 from export.artifact.limits import MAX_SIZE
 from export.artifact.load import RUNTIMES, Artifact, read_manifest
@@ -35,9 +37,11 @@ from export.artifact.source import Source, open_source
 from export.contract import LOGITS, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TOKENIZER_JSON_FILE
 from export.errors import FerryError
 from export.files import is_same, parse_json, sha256_bytes
+from export.onnx_export import ONNX_FILE
 from export.proof.checks import Files, check_files, find_texts
 from export.proof.checks.files import UNREADABLE
 from export.proof.placement import PROVIDERS
+from export.proof.precision_table import SPEAKERS
 from export.proof.report import VERIFIED, page
 from export.tokenizer import huggingface_tokenizer, huggingface_tokenizer_config
 
@@ -120,7 +124,7 @@ def judge(
         # What nobody reads does no harm to the rest.
         findings += _check_others(source)
         # Kept to the end, for what the checks read is what replays.
-        files = Files(artifact.read)
+        files = Files(artifact.read, optional=optional_in(artifact.manifest["files"]))
         results = check_files(files)
         findings += [finding for result in results for finding in structural(result.name, result.problems)]
         notes = tuple(result.note for result in results if result.note)
@@ -157,7 +161,7 @@ def _check_names(source: Source) -> list[Finding]:
 
 
 def _check_others(source: Source) -> list[Finding]:
-    others = sorted(source.names - set(ALL_FILES))
+    others = sorted(source.names - set(KNOWN_FILES))
     return structural("names", [f"{ascii(name)[1:-1]} does not belong to an artifact." for name in others])
 
 
@@ -169,8 +173,11 @@ def _check_top(artifact: Artifact) -> list[Finding]:
 
 
 def _check_hashes(artifact: Artifact) -> list[Finding]:
-    problems = []
-    for name in BOUND_FILES:
+    bound = artifact.manifest["files"]
+    present = optional_in(artifact.source.names)
+    problems = [f"{name} is missing." for name in optional_in(bound) if name not in present]
+    problems += [f"{name} is in no line of {MANIFEST_FILE}." for name in present if name not in bound]
+    for name in (*BOUND_FILES, *optional_in(bound)):
         if name in artifact.source.names:
             try:
                 size = len(artifact.read(name))
@@ -219,7 +226,7 @@ def _check_contents(artifact: Artifact) -> list[Finding]:
     return structural("tokenizer", problems)
 
 
-def _contradictions(verification: dict[str, Any]) -> list[str]:
+def _contradictions(verification: dict[str, Any], optional: list[str]) -> list[str]:
     """Compare what a proof concludes with what it tells part by part."""
     parity, task = verification["parity"], verification["test_split"]
     searched = [part for search in verification["searches"] for part in search["backends"]]
@@ -229,11 +236,18 @@ def _contradictions(verification: dict[str, Any]) -> list[str]:
     failed += sum(len(check["problems"]) for check in verification["checks"])
     failed += sum(len(placement["faults"]) for placement in verification["placement"])
     problems = [f"{VERIFICATION_FILE} says that verification passed, and tells of {failed} failures."] if failed else []
-    needed = {backend for backend, _ in RUNTIMES.values()}
+    needed = {backend for backend, _ in RUNTIMES.values()} | {SPEAKERS[name] for name in optional}
     for name, told in (("grid", parity["backends"]), ("test split", task["backends"])):
         missing = sorted(needed - {part["backend"] for part in told})
         if missing:
             problems.append(f"{VERIFICATION_FILE} does not tell how {', '.join(missing)} answered the {name}.")
+    if sorted(row["file"] for row in verification["precisions"]) != sorted([ONNX_FILE, *optional]):
+        problems.append(f"{VERIFICATION_FILE} compares the precisions of other files than these.")
+    for part in task["backends"]:
+        budget, lost = part["accuracy_budget"], task["backends"][0]["accuracy"] - part["accuracy"]
+        # Written so that NaN fails; both are rounded to six digits.
+        if budget is not None and not lost <= budget + 2e-6:
+            problems.append(f"{VERIFICATION_FILE} lets {part['backend']} lose {100 * lost:.2f} points of accuracy.")
     if not verification["checks"] or not verification["invariances"]:
         problems.append(f"{VERIFICATION_FILE} tells of no checks or of no invariances.")
     for name, state in verification["providers"].items():
@@ -249,11 +263,11 @@ def _check_verification(artifact: Artifact) -> list[Finding]:
     problems = []
     if verification["verdict"] != "passed" or verification["failures"]:
         problems.append(f"{VERIFICATION_FILE} does not say that verification passed.")
-    problems += _contradictions(verification)
+    problems += _contradictions(verification, optional_in(manifest["files"]))
     told = {"verdict": verification["verdict"], "providers": verification["providers"]}
     if not is_same(manifest["verification"], told):
         problems.append(f"{MANIFEST_FILE} says of the verification what {VERIFICATION_FILE} does not.")
-    bound = {name: manifest["files"][name]["sha256"] for name in VERIFIED_FILES}
+    bound = {name: manifest["files"][name]["sha256"] for name in (*VERIFIED_FILES, *optional_in(manifest["files"]))}
     if not is_same(verification["inputs"]["files"], bound):
         problems.append(f"{VERIFICATION_FILE} is about other files than these.")
     test = verification["test_split"]
@@ -267,7 +281,9 @@ def _check_verification(artifact: Artifact) -> list[Finding]:
     pictures = {name: manifest["files"][name]["sha256"] for name in (CONFUSION_FILE, RELIABILITY_FILE)}
     if not is_same(evaluation["pictures"], pictures):
         problems.append(f"{EVALUATION_FILE} is about other pictures than these.")
-    if artifact.goldens()["tolerance"][LOGITS] != golden_tolerance(verification):
+    tolerance = artifact.goldens()["tolerance"]
+    got = (tolerance[LOGITS], tolerance.get("precisions", {}))
+    if got != (golden_tolerance(verification), precision_tolerances(verification)):
         problems.append(f"{GOLDENS_FILE} has another tolerance than {VERIFICATION_FILE}.")
     if artifact.read(VERIFICATION_PAGE) != page(verification).encode():
         problems.append(f"{VERIFICATION_PAGE} is not the page that this version of Ferry makes of {VERIFICATION_FILE}.")

@@ -5,6 +5,7 @@ training data: texts are the configuration's own and the ones below, ids are syn
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from export.artifact.load import Artifact, Classifier, Tagger, Tagging, decide, tag_words
 from export.contract import FORMAT, LOGITS
 from export.model import model_labels, model_limits, model_task
+from export.precision_files import OPTIONAL_FILES
 from export.proof.runtimes import Runtime
 from export.tokenizer import Tokenizer, pad_batch
 
@@ -38,6 +40,10 @@ PROBABILITY_TOLERANCE = 1e-4
 # Two runs of float64 may differ in its last bits, for sums follow where memory happens to lie. Rounded to a hundredth
 # of the tolerance, or to seven decimals where that is finer, they are alike.
 _DECIMALS = 7
+# How much further than any answer of the test split a golden of int8 may lie.
+INT8_MARGIN = 2.0
+
+Ids = npt.NDArray[np.int64]
 
 
 def bound_hashes(metadata: dict[str, Any]) -> dict[str, str]:
@@ -63,6 +69,7 @@ def make_goldens(
     config: dict[str, Any],
     metadata: dict[str, Any],
     tolerance: float,
+    precisions: dict[str, float],
 ) -> dict[str, Any]:
     """Compute goldens.json.
 
@@ -73,6 +80,7 @@ def make_goldens(
         config: config.json.
         metadata: what the model files carry.
         tolerance: the absolute tolerance on logits that verification derived.
+        precisions: the tolerances of other precisions, by file.
     """
     max_length = model_limits(config).max_length
     too_long = "an over-long text is cut " * max_length
@@ -89,6 +97,7 @@ def make_goldens(
         "tolerance": {
             LOGITS: tolerance,
             "probabilities": PROBABILITY_TOLERANCE,
+            **({"precisions": precisions} if precisions else {}),
             "reason": "logits: 4 times the error of eager float32 against float64, and 4 roundings (verification.json)",
         },
         "texts": cases,
@@ -154,6 +163,50 @@ def _has_one_answer(logits: npt.NDArray[Any], answers: Answers, config: dict[str
 def golden_tolerance(verification: dict[str, Any]) -> float:
     """Return the tolerance on logits: of the grid's and the test split's the larger, for goldens are like both."""
     return float(max(verification[part]["tolerance"]["limit"] for part in ("parity", "test_split")))
+
+
+def precision_tolerances(verification: dict[str, Any]) -> dict[str, float]:
+    """Return the tolerance on the logits of each file of another precision, by its name.
+
+    float16 has a limit, as float32 has. int8 is another function by design, so its logits lie further from the goldens
+    than rounding explains: as far as verification saw on the grid and the test split, and twice that on texts of its
+    own. That binds no label: labels were judged on the whole test split.
+    """
+    found = {}
+    for row in verification["precisions"]:
+        file, precision = row["file"], row["precision"]
+        if file not in OPTIONAL_FILES:
+            continue
+        parts = [verification[part] for part in ("parity", "test_split")]
+        if precision in parts[0]["tolerances"]:
+            found[file] = float(max(part["tolerances"][precision]["limit"] for part in parts))
+        else:
+            errors = [own["max_error"] for part in parts for own in part["backends"] if own["precision"] == precision]
+            found[file] = INT8_MARGIN * max(errors)
+    return found
+
+
+def replay_precision(
+    name: str, run: Callable[[Ids, Ids], npt.NDArray[Any]], goldens: dict[str, Any], tolerance: float
+) -> list[str]:
+    """Replay the ids of goldens on a file of another precision, and return whose logits are too far away."""
+    cases = [
+        (f"golden text {number}", [case["input_ids"]], [[1] * len(case["input_ids"])], [case[LOGITS]])
+        for number, case in enumerate(goldens["texts"], start=1)
+    ]
+    cases += [
+        (f"golden batch {case['name']}", case["input_ids"], case["attention_mask"], case[LOGITS])
+        for case in goldens["batches"]
+    ]
+    problems = []
+    for where, input_ids, attention_mask, logits in cases:
+        try:
+            got = run(np.array(input_ids, np.int64), np.array(attention_mask, np.int64))
+        except ValueError as error:
+            problems.append(f"{name}: {where} is refused: {error}")
+            continue
+        problems += _compare(f"{name}: {where}", got, np.array(logits), tolerance)
+    return problems
 
 
 def replay_goldens(artifact: Artifact, model: Classifier | Tagger, goldens: dict[str, Any]) -> list[str]:

@@ -1,11 +1,12 @@
 """Which files an artifact has, and SHA256SUMS, which follows from them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from export.contract import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TOKENIZER_JSON_FILE
 from export.errors import FerryError
 from export.model import CONFIG_FILE, WEIGHTS_FILE
 from export.onnx_export import ONNX_FILE
+from export.precision_files import OPTIONAL_FILES
 from export.pt2 import PT2_FILE
 from export.torchscript import TORCHSCRIPT_FILE
 
@@ -37,6 +38,8 @@ TOLD_FILES = (EVALUATION_FILE, CONFUSION_FILE, RELIABILITY_FILE)
 # The files whose hashes stand in the manifest.
 BOUND_FILES = (*VERIFIED_FILES, *TOLD_FILES, CARD_FILE, GOLDENS_FILE, VERIFICATION_FILE, VERIFICATION_PAGE)
 ALL_FILES = (*BOUND_FILES, MANIFEST_FILE, SUMS_FILE)
+# What an artifact may hold: with the files of other precisions, which verification judges too and the manifest binds.
+KNOWN_FILES = (*ALL_FILES, *OPTIONAL_FILES)
 
 
 class ArtifactError(FerryError):
@@ -45,6 +48,12 @@ class ArtifactError(FerryError):
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
+
+
+def optional_in(names: Iterable[str]) -> list[str]:
+    """Return which of OPTIONAL_FILES are among some names."""
+    there = set(names)
+    return [name for name in OPTIONAL_FILES if name in there]
 
 
 def sums_text(hashes: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from export.artifact.card import model_card
-from export.artifact.goldens import golden_tolerance, make_goldens
+from export.artifact.goldens import golden_tolerance, make_goldens, precision_tolerances
 from export.artifact.layout import (
     BOUND_FILES,
     CARD_FILE,
@@ -16,6 +16,7 @@ from export.artifact.layout import (
     SUMS_FILE,
     VERIFICATION_FILE,
     VERIFICATION_PAGE,
+    optional_in,
     sums_text,
 )
 from export.contract import FORMAT, TOKENIZER_FILE
@@ -67,6 +68,7 @@ def write_artifact(
             config=config,
             metadata=metadata,
             tolerance=golden_tolerance(verification),
+            precisions=precision_tolerances(verification),
         )
     contents = {**proven, **told}
     contents[GOLDENS_FILE] = dump_json(goldens).encode()
@@ -76,7 +78,7 @@ def write_artifact(
     contents[CARD_FILE] = model_card(
         manifest, config=config, record=record, verification=verification, evaluation=evaluation
     ).encode()
-    assert set(contents) == set(BOUND_FILES)
+    assert set(contents) == {*BOUND_FILES, *optional_in(proven)}
     manifest["files"] = {
         name: {"sha256": sha256_bytes(data), "bytes": len(data)} for name, data in sorted(contents.items())
     }

@@ -7,18 +7,29 @@ import json
 from collections.abc import Iterator, Sequence
 
 from export.artifact.findings import Finding, numeric, structural
-from export.artifact.goldens import PROBABILITY_TOLERANCE, bound_hashes, replay_goldens
-from export.artifact.layout import GOLDENS_FILE, VERIFICATION_FILE, ArtifactError
+from export.artifact.goldens import PROBABILITY_TOLERANCE, bound_hashes, replay_goldens, replay_precision
+from export.artifact.layout import GOLDENS_FILE, VERIFICATION_FILE, ArtifactError, optional_in
 from export.artifact.load import RUNTIMES, Artifact, open_model
-from export.contract import LOGITS
+from export.contract import LOGITS, check_inputs
 from export.errors import FerryError
 from export.model import CONFIG_FILE, model_limits
 from export.proof.cases import Case, build_grid
 from export.proof.checks import Files
 from export.proof.invariance import check_invariance
 from export.proof.parity import Failure, check_parity
-from export.proof.precision import FLOAT32
-from export.proof.runtimes import EAGER, BackendError, Runtime, load_reference, one_torch_thread, open_runtime
+from export.proof.precision import FLOAT16, FLOAT32
+from export.proof.precision_table import SPEAKERS
+from export.proof.runtimes import (
+    EAGER,
+    EAGER_HALF,
+    Array,
+    BackendError,
+    Ids,
+    Runtime,
+    load_reference,
+    one_torch_thread,
+    open_runtime,
+)
 from export.proof.tolerance import ERROR_FACTOR, Tolerance
 
 # verification.json rounds to three significant digits, and float64 gives those alike on every machine.
@@ -38,6 +49,7 @@ def replay(artifact: Artifact, files: Files) -> Iterator[Finding]:
         # A .pt2 takes as long to load as the goldens take to run, so what was loaded serves both.
         opened: dict[str, Runtime] = {}
         yield from _replay_goldens(artifact, opened)
+        yield from _replay_precisions(artifact, opened)
         yield from _prove(artifact, files, opened)
 
 
@@ -63,6 +75,25 @@ def _replay_goldens(artifact: Artifact, opened: dict[str, Runtime]) -> Iterator[
             yield from numeric("goldens", [f"{runtime}: {error}"])
 
 
+def _replay_precisions(artifact: Artifact, opened: dict[str, Runtime]) -> Iterator[Finding]:
+    """Replay the goldens' ids on the files of other precisions, and put those that could be opened into `opened`."""
+    goldens = artifact.goldens()
+    tolerances = goldens["tolerance"].get("precisions", {})
+    for name in optional_in(artifact.manifest["files"]):
+        backend = SPEAKERS[name]
+        try:
+            opened[backend] = runtime = open_runtime(backend, artifact.read)
+        except BackendError as error:
+            yield from numeric("goldens", [f"{backend}: {error}"])
+            continue
+
+        def run(input_ids: Ids, attention_mask: Ids, runtime: Runtime = runtime) -> Array:
+            check_inputs(input_ids, attention_mask, artifact.limits)
+            return runtime.run(input_ids, attention_mask)
+
+        yield from numeric("goldens", replay_precision(name, run, goldens, tolerances[name]))
+
+
 def _prove(artifact: Artifact, files: Files, opened: dict[str, Runtime]) -> Iterator[Finding]:
     """Run the grid and the laws, on the runtimes in `opened` and on those that are not in it."""
     try:
@@ -81,7 +112,11 @@ def _prove(artifact: Artifact, files: Files, opened: dict[str, Runtime]) -> Iter
                 runtimes.append(opened.get(name) or open_runtime(backend, artifact.read))
             except BackendError as error:
                 yield from numeric("parity", [f"{backend} can't load its file: {error}"])
-        parity = check_parity(reference, [eager, *runtimes], cases, limits)
+        others = [opened[SPEAKERS[name]] for name in files.optional if SPEAKERS[name] in opened]
+        runtimes += others
+        # The limit of half precision follows from eager's.
+        baselines = [eager, *(open_runtime(EAGER_HALF, artifact.read) for own in others if own.precision == FLOAT16)]
+        parity = check_parity(reference, [*baselines, *runtimes], cases, limits)
     except BackendError as error:
         yield from numeric("parity", [_no_model(error)])
         return

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from export.artifact.archive import top_folder
 from export.artifact.check import check_artifact, digests_of
-from export.artifact.layout import ALL_FILES, ArtifactError
+from export.artifact.layout import ArtifactError
 from export.artifact.limits import MAX_SIZE
 from export.artifact.load import open_artifact
 from export.artifact.signature import INSTALL, check_signature, load_private_key, signature_path
@@ -48,7 +48,7 @@ def sign_artifact(path: Path, key: Path, *, password: str | None = None, max_siz
         # model-signing reads files: these are the bytes that were checked, each against its hash.
         folder = Path(scratch) / top_folder(manifest["name"], manifest["version"])
         folder.mkdir()
-        for name in ALL_FILES:
+        for name in digests:
             (folder / name).write_bytes(artifact.source.read(name))
         config = signing.Config()  # type: ignore[no-untyped-call]
         # The password is declared as text, but handed to a function that takes bytes.

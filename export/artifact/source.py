@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from export.artifact.archive import tar_digest
-from export.artifact.layout import ALL_FILES, ArtifactError
+from export.artifact.layout import ALL_FILES, KNOWN_FILES, ArtifactError
 from export.artifact.limits import MAX_SIZE, limit_of, shown, size_problems, too_large
 from export.artifact.streams import Bounded, RefusedError, TooLargeError
 from export.artifact.tar import OVERHEAD, TarReader
@@ -107,7 +107,7 @@ def _open_tar(path: Path, max_size: int) -> Source:
             [f"{path} is not a folder and not a tar, or it is damaged ({error}). Fetch it again."]
         ) from None
     top, contents = reader.top or "", reader.contents
-    complete = not reader.problems and reader.names == set(ALL_FILES)
+    complete = not reader.problems and set(ALL_FILES) <= reader.names <= set(KNOWN_FILES)
     if complete and digest != tar_digest(top, contents):
         # Two readers may read one unusual tar in two ways; of this one there is a single reading.
         reader.problems.append(

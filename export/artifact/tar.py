@@ -9,7 +9,7 @@ import re
 import tarfile
 from pathlib import PurePosixPath
 
-from export.artifact.layout import ALL_FILES
+from export.artifact.layout import ALL_FILES, KNOWN_FILES
 from export.artifact.limits import shown, size_problems, too_large
 from export.artifact.streams import CHUNK, Bounded
 
@@ -114,7 +114,7 @@ class TarReader:
         self.problems += problems
         if problems:
             return False
-        if name not in ALL_FILES:
+        if name not in KNOWN_FILES:
             return self._skip(stream, member)
         self.contents[name] = _read_data(stream, member.size)
         return True

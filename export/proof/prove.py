@@ -11,12 +11,15 @@ import onnxruntime as ort
 import torch
 
 from export.model import CONFIG_FILE, model_limits
+from export.onnx_export import ONNX_FILE
+from export.precision_files import OPTIONAL_FILES, Batches
 from export.proof.cases import SEED, build_grid
 from export.proof.checks import CheckResult, Files, check_files
 from export.proof.explain import Counterexample, explain_failures
 from export.proof.invariance import Invariance, check_invariance
 from export.proof.parity import BackendParity, Failure, Parity, Track, check_parity, no_progress
 from export.proof.placement import PROVIDERS, Placement
+from export.proof.precision_table import PrecisionRow, precision_table
 from export.proof.runtimes import EAGER, Backend, BackendError, Ids, Read, Runtime, load_reference, one_torch_thread
 from export.proof.scaled import SCALES, load_scaled
 from export.proof.search import BackendSearch, Search, search
@@ -44,7 +47,8 @@ class Proof:
 
     `searches` holds one for the model as it is and one for each of SCALES. `skipped` says of backends that were not run
     why not. `failures` holds what no other part holds: files that did not load, records that do not fit.
-    `counterexamples` holds the smallest failing input of each backend that failed on one.
+    `precisions` holds a row for each ONNX file, `counterexamples` the smallest failing input of each backend that
+    failed on one.
     """
 
     providers: tuple[str, ...]
@@ -58,6 +62,7 @@ class Proof:
     skipped: Mapping[str, str]
     effort: Effort
     failures: tuple[Failure, ...]
+    precisions: tuple[PrecisionRow, ...] = ()
     counterexamples: tuple[Counterexample, ...] = ()
 
     @property
@@ -116,6 +121,8 @@ def prove(
     effort: Effort = Effort(),
     skipped: Mapping[str, str] | None = None,
     track: Track = no_progress,
+    int8_loss: float | None = None,
+    calibration: Batches | None = None,
 ) -> Proof:
     """Judge the files of a model.
 
@@ -127,19 +134,22 @@ def prove(
         effort: how far the search goes.
         skipped: backends that are not run, and why; it is only told.
         track: shows progress.
+        int8_loss: see `check_task`.
+        calibration: the rows that int8 was calibrated on, where they are at hand.
     """
     with one_torch_thread():
         # First, for what a compiler builds is built meanwhile.
         loading, failures = _load(backends, read)
         # Kept to the end, for what the checks read is what runs.
-        files = Files(read)
+        optional = [name for name in OPTIONAL_FILES if any(backend.file == name for backend in backends)]
+        files = Files(read, optional=optional, calibration=calibration)
         checks = tuple(check_files(files))
         runtimes = _wait(loading, failures)
         function = _Function()
         try:
             reference = load_reference(read)
             if any(runtime.name == EAGER for runtime in runtimes):
-                _judge_function(function, read, reference, runtimes, batches, effort, track)
+                _judge_function(function, read, reference, runtimes, batches, effort, track, int8_loss)
                 assert function.task is not None
                 failures += _check_record(function.task, recorded_accuracy)
         except BackendError as error:
@@ -156,6 +166,7 @@ def prove(
             skipped=dict(skipped or {}),
             effort=effort,
             failures=tuple(failures),
+            precisions=_precisions(read, optional, function),
             counterexamples=function.counterexamples,
         )
 
@@ -179,6 +190,7 @@ def _judge_function(
     batches: Sequence[TestBatch],
     effort: Effort,
     track: Track,
+    int8_loss: float | None,
 ) -> None:
     limits = model_limits(json.loads(read(CONFIG_FILE)))
     found.parity = check_parity(reference, runtimes, build_grid(limits), limits, track)
@@ -190,12 +202,20 @@ def _judge_function(
         found.searches.append(draws(reference, runtimes, count=effort.draws, tolerances=grid))
         for scale in SCALES:
             found.searches.append(draws(*load_scaled(read, scale), count=-(-effort.draws // 4), scale=scale))
-    found.task = check_task(reference, runtimes, batches, limits, track)
+    found.task = check_task(reference, runtimes, batches, limits, track, int8_loss=int8_loss)
     parts = _parts(found.parity, found.invariances, found.searches, found.task)
     failures = [failure for part in parts for failure in part.failures]
     found.counterexamples = explain_failures(
         read, reference, runtimes, failures, found.parity.tolerances, limits, track
     )
+
+
+def _precisions(read: Read, optional: Sequence[str], found: _Function) -> tuple[PrecisionRow, ...]:
+    """Lay the ONNX files side by side; where eager can't run there is nothing to tell."""
+    if found.task is None:
+        return ()
+    sizes = {name: len(read(name)) for name in (ONNX_FILE, *optional)}
+    return tuple(precision_table(sizes, found.task, found.invariances))
 
 
 def _rows(batches: Sequence[TestBatch]) -> list[Ids]:

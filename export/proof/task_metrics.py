@@ -12,8 +12,9 @@ import numpy as np
 
 from export.contract import NO_ANSWER, Limits
 from export.proof.cases import Case
+from export.proof.f1 import macro_f1
 from export.proof.parity import Failure, Track, answer, backend_limit, derive_tolerances, no_progress, whole
-from export.proof.precision import FLOAT32, PRECISIONS
+from export.proof.precision import FLOAT32, INT8, PRECISIONS
 from export.proof.runtimes import EAGER, Array, BackendError, Ids, Runtime
 from export.proof.tolerance import Tolerance, distance, find_fault
 
@@ -36,11 +37,15 @@ class TestBatch:
 class BackendTask:
     """What the test split says of one backend.
 
-    `accuracy` is a fraction of all answers; errors are in logits; `limit` is None where the precision has none.
+    `accuracy` is a fraction of all answers; errors are in logits; `limit` is None where the precision has none, and
+    `budget`, the accuracy that may be lost, where labels are compared instead.
     """
 
     backend: str
+    precision: str
     accuracy: float
+    macro_f1: float
+    budget: float | None
     equal_labels: int
     max_error: float
     limit: float | None
@@ -69,8 +74,18 @@ def check_task(
     batches: Sequence[TestBatch],
     limits: Limits,
     track: Track = no_progress,
+    *,
+    int8_loss: float | None = None,
 ) -> TaskMetrics:
     """Run the test split on all runtimes; judge labels against eager and logits against the reference.
+
+    Args:
+        reference: eager in float64.
+        runtimes: the backends, eager among them.
+        batches: the test split.
+        limits: what the model accepts.
+        track: shows progress.
+        int8_loss: the accuracy that int8 may lose, a fraction of all answers; None takes that of PRECISIONS.
 
     Raises:
         BackendError: if the reference or eager, which define the function, can't run a batch.
@@ -96,20 +111,27 @@ def check_task(
         undecided=sum(int((places & close).sum()) for places, close in zip(asked, undecided, strict=True)),
         tolerances=tolerances,
         backends=tuple(
-            _with_loss(result, runtime, accuracy) for result, runtime in zip(results, asked_runtimes, strict=True)
+            _with_loss(result, accuracy, _budget(runtime, int8_loss))
+            for result, runtime in zip(results, asked_runtimes, strict=True)
         ),
     )
 
 
-def _with_loss(result: BackendTask, runtime: Runtime, accuracy: float) -> BackendTask:
+def _budget(runtime: Runtime, int8_loss: float | None) -> float | None:
+    own = PRECISIONS[runtime.precision].accuracy_loss
+    return own if int8_loss is None or runtime.precision != INT8 else int8_loss
+
+
+def _with_loss(result: BackendTask, accuracy: float, budget: float | None) -> BackendTask:
     """Add a failure if a precision that is not judged label by label loses more accuracy than its budget."""
-    budget = PRECISIONS[runtime.precision].accuracy_loss
     loss = accuracy - result.accuracy
-    if budget is None or loss <= budget:
+    result = replace(result, budget=budget)
+    # A share of the answers is no exact number.
+    if budget is None or loss <= budget + 1e-12:
         return result
     reason = (
         f"accuracy {result.accuracy:.4f}, {100 * loss:.2f} points below eager's; "
-        f"{runtime.precision} may lose {100 * budget:.1f}"
+        f"{result.precision} may lose {100 * budget:g}"
     )
     failure = Failure(backend=result.backend, where="test split", reason=reason)
     return replace(result, failures=(*result.failures, failure))
@@ -136,6 +158,7 @@ def _judge(
     failures = []
     correct = equal = row = asked = 0
     max_error = 0.0
+    given, right = [], []
     for output, batch, wanted, eager_output in zip(answers, batches, expected, eager, strict=True):
         assert output is not None
         first, row = row, row + len(batch.labels)
@@ -151,6 +174,8 @@ def _judge(
         max_error = max(max_error, distance(output, wanted))
         labels, eager_labels = output.argmax(axis=-1), eager_output.argmax(axis=-1)
         correct += int((labels == batch.labels).sum())
+        given.append(labels[places])
+        right.append(batch.labels[places])
         equal += int(((labels == eager_labels) & places).sum())
         clear = _margins(eager_output) > reach
         for place in zip(*np.nonzero((labels != eager_labels) & clear & places), strict=True):
@@ -159,7 +184,10 @@ def _judge(
             failures.append(Failure(backend=backend, where=f"test row {first + place[0]}{token}", reason=reason))
     return BackendTask(
         backend=backend,
+        precision=runtime.precision,
         accuracy=correct / asked,
+        macro_f1=macro_f1(np.concatenate(given), np.concatenate(right)) if given else 0.0,
+        budget=None,
         equal_labels=equal,
         max_error=max_error,
         limit=limit,

@@ -4,6 +4,7 @@ FORMS holds the ways to write one. What calibration found stands in the file's m
 and from model.onnx, to the byte.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,7 +16,18 @@ from export.quantization.forms import DYNAMIC, FORMS, QDQ, STATIC
 from export.quantization.scales import Range
 from export.quantization.write import write_quantized
 
-__all__ = ["DYNAMIC", "FORMS", "INT8", "PRECISION_KEY", "QDQ", "QUANTIZATION_KEY", "STATIC", "quantize", "requantize"]
+__all__ = [
+    "DYNAMIC",
+    "FORMS",
+    "INT8",
+    "PRECISION_KEY",
+    "QDQ",
+    "QUANTIZATION_KEY",
+    "STATIC",
+    "calibrate",
+    "quantize",
+    "requantize",
+]
 
 Ids = npt.NDArray[np.int64]
 
@@ -50,12 +62,23 @@ def requantize(model: bytes, told: Mapping[str, Any]) -> bytes:
         ValueError: if what is told is not what `quantize` writes, or does not fit the model.
     """
     try:
-        form, ranges = told["form"], {name: Range(*ends) for name, ends in told.get("ranges", {}).items()}
+        form, found = told["form"], None
         if form not in FORMS:
             raise ValueError(f"no form {form!r}")
+        if FORMS[form].calibrated:
+            ranges = {name: Range(*ends) for name, ends in told["ranges"].items()}
+            rows, sha256 = told["calibration"]["rows"], told["calibration"]["sha256"]
+            found = Calibration(ranges=ranges, rows=int(rows), sha256=_digest(sha256))
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{error!r} in what the metadata tells of the quantisation") from None
-    return write_quantized(model, form, ranges, {PRECISION_KEY: INT8, QUANTIZATION_KEY: dict(told)})
+    # Told anew, so that nothing else can stand there.
+    return write_quantized(model, form, found.ranges if found else {}, _tell(form, found))
+
+
+def _digest(text: str) -> str:
+    if not re.fullmatch("[0-9a-f]{64}", text):
+        raise ValueError(f"no SHA-256 of the rows of calibration: {text!a}")
+    return text
 
 
 def _tell(form: str, found: Calibration | None) -> dict[str, Any]:

@@ -43,6 +43,10 @@ class Examples:
         lengths: npt.NDArray[np.int64] = np.diff(self.starts)
         return lengths
 
+    def row(self, row: int) -> npt.NDArray[np.int32]:
+        """Return the ids of a row."""
+        return self.ids[self.starts[row] : self.starts[row + 1]]
+
     def batch(self, rows: Sequence[int]) -> tuple[Ids, Ids, Ids]:
         """Return input_ids (B, T), attention_mask (B, T) and targets, (B,) or (B, T), of some rows, all int64."""
         lengths = self.lengths[rows]

@@ -14,6 +14,7 @@ from export.proof.checks import (
     inference,
     interface,
     metadata,
+    precisions,
     pt2_graph,
     pt2_program,
     script_records,
@@ -54,6 +55,9 @@ CHECKS: dict[str, tuple[Check, ...]] = {
     "nothing runs beside forward": (script_records.check_code_beside_forward,),
     "model.pt is a fresh export": (fresh_script.check_script_graph, script_records.check_script_records),
     "model.pt2 is a fresh export": (fresh_pt2.check_pt2_graph,),
+    "other precisions follow from model.onnx": (precisions.check_derived,),
+    "every Linear of int8 in integers": (precisions.check_integers,),
+    "ranges of int8 are those of the training rows": (precisions.check_ranges,),
 }
 
 

@@ -5,7 +5,7 @@ import json
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,7 @@ from export.contract import ONNX_METADATA_KEY, Limits
 from export.errors import FerryError
 from export.model import CONFIG_FILE, WEIGHTS_FILE, model_limits, read_weights
 from export.onnx_export import ONNX_FILE, read_onnx
+from export.precision_files import Batches
 from export.profiles import PROFILES, Profile
 from export.proof.checks.onnx_graph import OnnxGraph
 from export.proof.checks.script_graph import ScriptGraph
@@ -69,9 +70,15 @@ class Files:
     What can't be parsed raises one of UNREADABLE.
     """
 
-    def __init__(self, read: Read) -> None:
-        """Take a function that gives the bytes of a file by its name."""
+    def __init__(self, read: Read, *, optional: Sequence[str] = (), calibration: Batches | None = None) -> None:
+        """Take what gives the bytes of a file by its name, which of OPTIONAL_FILES there are, and a run's rows."""
         self.read = read
+        self.optional = tuple(optional)
+        self.calibration = calibration
+
+    def metadata_in(self, name: str) -> dict[str, Any]:
+        """The metadata in one of OPTIONAL_FILES."""
+        return _metadata(json.loads(_metadata_text(name, read_onnx(self.read(name)))))
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -112,11 +119,7 @@ class Files:
 
     @cached_property
     def onnx_metadata_text(self) -> str:
-        values = [entry.value for entry in self.onnx.metadata_props if entry.key == ONNX_METADATA_KEY]
-        if len(values) != 1:
-            raise ValueError(f"{ONNX_FILE} must carry one metadata entry {ONNX_METADATA_KEY}; got {len(values)}")
-        text: str = values[0]
-        return text
+        return _metadata_text(ONNX_FILE, self.onnx)
 
     @cached_property
     def onnx_metadata(self) -> dict[str, Any]:
@@ -187,6 +190,20 @@ class Files:
 
 
 Check = Callable[[Files], list[str]]
+
+
+def _metadata_text(name: str, model: onnx.ModelProto) -> str:
+    values = [entry.value for entry in model.metadata_props if entry.key == ONNX_METADATA_KEY]
+    if len(values) != 1:
+        raise ValueError(f"{name} must carry one metadata entry {ONNX_METADATA_KEY}; got {len(values)}")
+    text: str = values[0]
+    return text
+
+
+def _metadata(document: Any) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise ValueError(f"the metadata must be a JSON object; got {type(document).__name__}")
+    return document
 
 
 def read_archive(file: str, data: bytes) -> list[tuple[str, bytes]]:

@@ -13,6 +13,7 @@ from export.proof.explain import Counterexample
 from export.proof.invariance import Invariance
 from export.proof.parity import BackendParity, Parity
 from export.proof.placement import PROVIDERS, Placement
+from export.proof.precision_table import PrecisionRow
 from export.proof.prove import Proof
 from export.proof.search import Search
 from export.proof.task_metrics import TaskMetrics
@@ -53,6 +54,7 @@ def document(proof: Proof) -> dict[str, Any]:
         "invariances": [_invariance(part) for part in proof.invariances],
         "searches": [_search(part) for part in proof.searches],
         "test_split": proof.task and _task(proof.task),
+        "precisions": [_precision(row) for row in proof.precisions],
         "placement": [_placement(name, placement) for name, placement in proof.placements.items()],
         "failures": [
             {"backend": failure.backend, "where": failure.where, "reason": failure.reason}
@@ -143,7 +145,10 @@ def _task(task: TaskMetrics) -> dict[str, Any]:
         "backends": [
             {
                 "backend": part.backend,
+                "precision": part.precision,
                 "accuracy": round(part.accuracy, 6),
+                "macro_f1": round(part.macro_f1, 6),
+                "accuracy_budget": part.budget,
                 "labels_equal_to_eager": part.equal_labels,
                 "max_error": round_to(part.max_error),
                 "limit": round_to(part.limit),
@@ -151,6 +156,16 @@ def _task(task: TaskMetrics) -> dict[str, Any]:
             }
             for part in task.backends
         ],
+    }
+
+
+def _precision(row: PrecisionRow) -> dict[str, Any]:
+    return {
+        **asdict(row),
+        "accuracy": round(row.accuracy, 6),
+        "macro_f1": round(row.macro_f1, 6),
+        "lost": round(row.lost, 6),
+        "invariance": round_to(row.invariance),
     }
 
 

@@ -26,6 +26,7 @@ def page(document: Mapping[str, Any]) -> str:
         sections.invariances(document),
         sections.searches(document),
         sections.test_split(document),
+        sections.precisions(document),
         sections.placement(document),
         sections.checks(document),
         sections.failures(document),

@@ -170,6 +170,34 @@ def test_split(document: Document) -> Html:
     )
 
 
+def precisions(document: Document) -> Html:
+    """Lay files of several precisions side by side."""
+    parts = document["precisions"]
+    if len(parts) < 2:
+        return Html()
+    rows = [
+        [
+            element("code", part["file"]),
+            part["precision"],
+            percent(part["accuracy"], 2),
+            percent(part["macro_f1"], 2),
+            f"{100 * part['lost']:+.2f}",
+            NOTHING if part["budget"] is None else f"{100 * part['budget']:g}",
+            number(part["invariance"]),
+            f"{part['bytes'] / 1e6:.2f}",
+        ]
+        for part in parts
+    ]
+    head = ["file", "precision", "accuracy", "macro-F1", "points lost", "budget", "invariance", "MB"]
+    return section(
+        "Precisions",
+        "What each ONNX file keeps of the test split, and what it weighs. Points are lost against eager PyTorch; where "
+        "there is no budget, each label is compared instead. Invariance is the largest difference, in logits, between "
+        "two answers to one row. Latency depends on the machine: benchmarks measure it, not a proof.",
+        table(head, rows, numbers=range(2, 8)),
+    )
+
+
 def placement(document: Document) -> Html:
     parts = document["placement"]
     if not parts:
@@ -230,7 +258,12 @@ def failures(document: Document) -> Html:
 def provenance(document: Document) -> Html:
     inputs = document.get("inputs", {})
     hashes = [[name, element("code", digest)] for name, digest in sorted(inputs.get("files", {}).items())]
-    others = {"test_split": "test split", "record": "record of training", "source": "source code of the proof"}
+    others = {
+        "test_split": "test split",
+        "calibration": "rows of calibration",
+        "record": "record of training",
+        "source": "source code of the proof",
+    }
     hashes += [[told, element("code", inputs[key])] for key, told in others.items() if key in inputs]
     versions = [[name, version] for name, version in sorted(document["versions"].items())]
     return section(

@@ -9,6 +9,7 @@ from export.proof.explain import Counterexample, describe
 from export.proof.invariance import LAWS, Invariance
 from export.proof.parity import Failure, Parity
 from export.proof.placement import Placement
+from export.proof.precision_table import PrecisionRow
 from export.proof.prove import Proof
 from export.proof.report.document import FILES, provider_states, verdict
 from export.proof.search import Search
@@ -27,6 +28,7 @@ def text(proof: Proof) -> str:
         *(_invariances(proof.invariances) if proof.invariances else ()),
         *(_searches(proof.searches) if proof.searches else ()),
         *(_task(proof.task) if proof.task else ()),
+        *_precisions(proof.precisions),
         *(_placements(proof.placements) if proof.placements else ()),
         *_checks(proof),
         *_skipped(proof.skipped),
@@ -109,6 +111,27 @@ def _task(task: TaskMetrics) -> list[str]:
     ]
     head = ["backend", "accuracy", "labels as eager", "max error", "used", "failed"]
     return [_heading(title, task.tolerances), _table(head, rows)]
+
+
+def _precisions(precisions: Sequence[PrecisionRow]) -> list[str]:
+    """Lay files side by side, where there is more than one."""
+    if len(precisions) < 2:
+        return []
+    rows = [
+        [
+            row.file,
+            row.precision,
+            f"{100 * row.accuracy:.2f} %",
+            f"{100 * row.macro_f1:.2f} %",
+            f"{100 * row.lost:+.2f}",
+            "-" if row.budget is None else f"{100 * row.budget:g}",
+            _number(row.invariance),
+            f"{row.bytes / 1e6:.2f}",
+        ]
+        for row in precisions
+    ]
+    head = ["file", "precision", "accuracy", "macro-F1", "points lost", "budget", "invariance", "MB"]
+    return ["Precisions, on the test split", _table(head, rows)]
 
 
 def _placements(placements: Mapping[str, Placement]) -> list[str]:

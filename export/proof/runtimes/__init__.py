@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from export.onnx_export import ONNX_FILE
+from export.precision_files import ONNX_FP16_FILE, ONNX_INT8_FILE, OPTIONAL_FILES
 from export.proof.placement import PROVIDERS
 from export.proof.precision import FLOAT16, FLOAT32, INT8
 from export.proof.runtimes.aot import AOT_INDUCTOR, AotRuntime
@@ -46,6 +47,9 @@ __all__ = [
     "EAGER",
     "EAGER_BFLOAT",
     "EAGER_HALF",
+    "ONNX_FP16_FILE",
+    "ONNX_INT8_FILE",
+    "OPTIONAL_FILES",
     "PT2",
     "REFERENCE",
     "THREADS",
@@ -63,9 +67,6 @@ __all__ = [
     "open_runtime",
     "select_backends",
 ]
-
-ONNX_FP16_FILE = "model_fp16.onnx"
-ONNX_INT8_FILE = "model_int8.onnx"
 
 
 def _onnxruntime(provider: str, level: str, *, threads: int = 1) -> Backend:
@@ -94,8 +95,6 @@ BACKENDS = (
     *(_onnxruntime_of(FLOAT16, ONNX_FP16_FILE, provider) for provider in PROVIDERS),
     *(_onnxruntime_of(INT8, ONNX_INT8_FILE, provider) for provider in PROVIDERS),
 )
-# The model files that a run may lack.
-OPTIONAL_FILES = (ONNX_FP16_FILE, ONNX_INT8_FILE)
 
 
 def open_runtime(name: str, read: Read) -> Runtime:
