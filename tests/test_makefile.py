@@ -43,6 +43,7 @@ def test_help_names_the_interface(make):
         "RUN",
         "VERSION",
         "PROVIDERS",
+        "PRECISIONS",
         "PYTHON",
         "RESTART",
         "gpu-check",
@@ -155,13 +156,14 @@ def test_stages_keep_their_order_in_parallel(make, tmp_path):
         script.write_text('#!/bin/sh\n[ "$1" = train ] && sleep 0.2\necho "$(basename "$0") $*" >> log\n')
         script.chmod(0o755)
     assert make("train", "RESTART=1").returncode == 0
-    result = make("package", "verify", "export", "train", "-j4", "RUN=a run", "VERSION=2", "PROVIDERS=cpu cuda")
+    variables = ("RUN=a run", "VERSION=2", "PROVIDERS=cpu cuda", "PRECISIONS=fp16 int8")
+    result = make("package", "verify", "export", "train", "-j4", *variables)
     assert result.returncode == 0, result.stderr
     stages = [line for line in (tmp_path / "log").read_text().splitlines() if line.startswith("ferry")]
     assert stages == [
         "ferry train --config pipeline/configs/default.toml --run runs/default --restart",
         "ferry train --config pipeline/configs/default.toml --run a run --resume",
-        "ferry export --run a run",
+        "ferry export --run a run --precision fp16 --precision int8",
         "ferry verify --run a run --provider cpu --provider cuda",
         "ferry package --run a run --version 2 --artifacts artifacts",
     ]

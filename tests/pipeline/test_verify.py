@@ -19,6 +19,7 @@ from export.contract import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TOKENIZER_JSO
 from export.files import dump_json, sha256_bytes
 from export.model import CONFIG_FILE, WEIGHTS_FILE
 from export.onnx_export import ONNX_FILE
+from export.precision_files import CALIBRATION_FILE, write_calibration
 from export.proof import report
 from export.proof.prove import Effort
 from export.proof.runtimes import EAGER, open_runtime
@@ -63,6 +64,7 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
             TOKENIZER_CONFIG_FILE: b"{}",
             **dict.fromkeys(TOLD_FILES, b""),
             TEST_SPLIT_FILE: (run / "test.parquet").read_bytes(),
+            CALIBRATION_FILE: write_calibration([np.array([2, 5, 3], np.int32)]),
         },
         name="stub",
         config={},

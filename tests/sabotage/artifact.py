@@ -26,9 +26,11 @@ from export.contract import (
 from export.files import dump_json, sha256_bytes
 from export.model import CONFIG_FILE, model_labels, model_limits, read_weights
 from export.model import WEIGHTS_FILE as WEIGHTS
+from export.onnx_export import ONNX_FILE
+from export.precision_files import OPTIONAL_FILES, PRECISION_FILES, write_precision
 from export.proof import report
 from export.proof.prove import prove
-from export.proof.runtimes import BACKENDS, EAGER, open_runtime
+from export.proof.runtimes import BACKENDS, EAGER, Backend, open_runtime
 from export.proof.runtimes.pt2 import shared_program
 from export.proof.task_metrics import TestBatch
 from export.pt2 import PT2_FILE
@@ -73,7 +75,8 @@ _read_last: list[ExportedProgram] = []
 class Recipe:
     """A small model: the seed of its weights and tokenizer, and where its configuration differs from the subjects'.
 
-    `silent` is how many of the labels, the last ones, are never the answer.
+    `silent` is how many of the labels, the last ones, are never the answer; `precisions` adds the files of
+    OPTIONAL_FILES.
     """
 
     seed: int = 0
@@ -83,6 +86,7 @@ class Recipe:
     labels: tuple[str, ...] = tuple(LABELS)
     threshold: float = 0.3
     silent: int = 0
+    precisions: bool = False
     encoder: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -104,6 +108,8 @@ def build_artifact(recipe: Recipe) -> Contents:
         touch=partial(_touch, silent=recipe.silent),
         **{"vocab_size": VOCABULARY, **recipe.encoder},
     )
+    if recipe.precisions:
+        files |= {name: other_precision(files, name) for name in OPTIONAL_FILES}
     _read_last[:] = [shared_program(files[PT2_FILE])]
     limits = model_limits(json.loads(files[CONFIG_FILE]))
     assert Tokenizer(tokenizer, max_length=limits.max_length).vocab_size == VOCABULARY
@@ -114,8 +120,12 @@ def build_artifact(recipe: Recipe) -> Contents:
     proof = prove(
         files.__getitem__,
         batches,
-        backends=[backend for backend in BACKENDS if backend.name in TESTED],
+        backends=[
+            backend for backend in BACKENDS if backend.name in TESTED or (backend.file in files and _is_other(backend))
+        ],
         recorded_accuracy=accuracy,
+        # Of so few rows one is more than the usual budget.
+        int8_loss=0.1,
     )
     assert proof.holds, proof.all_failures
     verification = {
@@ -126,6 +136,19 @@ def build_artifact(recipe: Recipe) -> Contents:
         warnings.simplefilter("ignore")  # torch.jit is deprecated; pytest lists that warning, a program has to
         write_artifact(Path(folder), files, told, version="1.0.0", record=record, verification=verification)
         return read_folder(Path(folder))
+
+
+def _is_other(backend: Backend) -> bool:
+    return backend.provider == "cpu" and backend.file in OPTIONAL_FILES
+
+
+def other_precision(files: Contents, name: str) -> bytes:
+    """Make one of OPTIONAL_FILES from model.onnx."""
+    limits = model_limits(json.loads(files[CONFIG_FILE]))
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, limits.vocab_size, (16, limits.max_length))
+    precision = next(precision for precision, file in PRECISION_FILES.items() if file == name)
+    return write_precision(precision, files[ONNX_FILE], [(ids, np.ones_like(ids))], form="static")
 
 
 def read_folder(folder: Path) -> Contents:

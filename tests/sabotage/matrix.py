@@ -37,8 +37,9 @@ _SHAPE = {"max_len": 12}
 _LABELS = (*LABELS, "EUPL-1.2", "Unlicense")
 RECIPES = {
     CLASSIFIER: Recipe(seed=1, labels=_LABELS, silent=2, encoder=_SHAPE),
-    # For faults that need a second layer, or a threshold that leaves some of the goldens without an answer.
-    DEEP: Recipe(seed=1, labels=_LABELS, silent=2, threshold=0.5, encoder={**_SHAPE, "num_layers": 2}),
+    # For faults that need a second layer, or a threshold that leaves some of the goldens without an answer; and
+    # those of files of other precisions.
+    DEEP: Recipe(seed=1, labels=_LABELS, silent=2, threshold=0.5, precisions=True, encoder={**_SHAPE, "num_layers": 2}),
     OTHER: Recipe(seed=2, labels=tuple(reversed(_LABELS)), encoder=_SHAPE),
     TAGGER: Recipe(task=TOKEN_CLASSIFICATION, labels=("O", "B-x", "I-x"), threshold=0.0, encoder=_SHAPE),
 }

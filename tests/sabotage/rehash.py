@@ -22,6 +22,7 @@ from export.contract import ONNX_METADATA_KEY, TOKENIZER_FILE
 from export.files import dump_json, sha256_bytes
 from export.model import CONFIG_FILE, WEIGHTS_FILE, config_hash
 from export.onnx_export import ONNX_FILE
+from export.precision_files import OPTIONAL_FILES
 from export.proof.report import page
 from tests.sabotage.artifact import Contents
 from tests.sabotage.tools import METADATA_RECORDS, SHORT, read_records, set_metadata
@@ -38,7 +39,11 @@ def rehash(contents: Contents) -> None:
         if metadata is not None and _fit(metadata, own):
             set_metadata(contents, name, metadata)
     hashes = {name: sha256_bytes(contents[name]) for name in contents}
-    _edit(contents, VERIFICATION_FILE, lambda record: _fit_files(record["inputs"]["files"], hashes, VERIFIED_FILES))
+    _edit(
+        contents,
+        VERIFICATION_FILE,
+        lambda record: _fit_files(record["inputs"]["files"], hashes, (*VERIFIED_FILES, *OPTIONAL_FILES)),
+    )
     # The page shows nothing that the proof does not; a proof in another shape has none.
     with suppress(*MISSHAPEN):
         contents[VERIFICATION_PAGE] = page(json.loads(contents[VERIFICATION_FILE])).encode()

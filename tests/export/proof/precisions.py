@@ -1,37 +1,18 @@
-"""Model files of other precisions, made from a small model as a user's own tools would make them."""
+"""Model files of other precisions, made from a small model by Ferry and as a user's own tools would make them."""
 
-import json
-import warnings
 from pathlib import Path
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
-from torch import Tensor, nn
 
-from export.capture import capture
-from export.model import CONFIG_FILE, model_limits
-from export.onnx_export import ONNX_FILE, export_onnx
-from tests.export.proof.subjects import eager_model, metadata_of
-
-
-class Half(nn.Module):
-    """The model in half precision; logits are float32, as the contract has it."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model.half()
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        return self.model(input_ids, attention_mask).float()
+from export.half import write_half
+from export.onnx_export import ONNX_FILE
 
 
 def half_file(files: dict[str, bytes]) -> bytes:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporter's own
-        model = Half(eager_model(files)).eval().requires_grad_(False)
-        return export_onnx(capture(model, model_limits(json.loads(files[CONFIG_FILE]))), metadata_of(files))
+    return write_half(files[ONNX_FILE])
 
 
 def dynamic_int8_file(files: dict[str, bytes], folder: Path) -> bytes:

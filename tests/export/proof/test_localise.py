@@ -387,7 +387,7 @@ def test_a_fault_in_layer_k_of_the_half_precision_file_is_found_there(deep: File
     assert culprit_of(files, backend) is None
     for k in range(LAYERS):
         model = onnx.load_from_string(files[ONNX_FP16_FILE])
-        set_attribute(model, f"model.encoder.blocks.{k}.feed_forward_norm/LayerNormalization", "epsilon", 1.0)
+        set_attribute(model, f"encoder.blocks.{k}.feed_forward_norm/LayerNormalization", "epsilon", 1.0)
         found = culprit_of({**files, ONNX_FP16_FILE: model.SerializeToString()}, backend)
         assert found is not None
         assert found.module == f"encoder.blocks.{k}.feed_forward_norm"

@@ -169,16 +169,27 @@ def test_it_follows_from_the_float_file_and_what_it_tells(
     assert requantize(files[ONNX_FILE], metadata_of(model)["quantization"]) == model
 
 
+def test_what_else_is_told_is_not_repeated(files: dict[str, bytes], batches: Batches) -> None:
+    model = quantize(files[ONNX_FILE], batches, form="static")
+    told = metadata_of(model)["quantization"]
+    told["note"] = told["calibration"]["by"] = "somebody"
+    assert requantize(files[ONNX_FILE], told) == model
+
+
+TOLD = {"form": "static", "calibration": {"rows": 1, "sha256": "0" * 64}, "ranges": {}}
+
+
 @pytest.mark.parametrize(
     ("told", "message"),
     [
         ({}, "'form'"),
         ({"form": "int4"}, "no form 'int4'"),
-        ({"form": "static", "ranges": {"other/MatMul": [0, 1]}}, "they differ in .*other/MatMul"),
-        ({"form": "static", "ranges": {"x": [1, 0]}}, "a range must be finite"),
-        ({"form": "static", "ranges": {"x": [1]}}, "in what the metadata tells"),
-        ({"form": "static", "ranges": 1}, "in what the metadata tells"),
-        ({"form": "dynamic", "ranges": {"x": [0, 1]}}, "they differ in x"),
+        ({**TOLD, "ranges": {"other/MatMul": [0, 1]}}, "they differ in .*other/MatMul"),
+        ({**TOLD, "ranges": {"x": [1, 0]}}, "a range must be finite"),
+        ({**TOLD, "ranges": {"x": [1]}}, "in what the metadata tells"),
+        ({**TOLD, "ranges": 1}, "in what the metadata tells"),
+        ({"form": "static"}, "'ranges'"),
+        ({**TOLD, "calibration": {"rows": 1, "sha256": "a text"}}, "no SHA-256 of the rows"),
     ],
 )
 def test_what_no_quantisation_tells_is_refused(files: dict[str, bytes], told: dict, message: str) -> None:
