@@ -4,7 +4,8 @@ Every float32 tensor and Cast becomes float16, so the file has half the size. La
 float32, as ONNX defines it (`stash_type`). Masks are Where with zero or minus infinity, which half has too; counts of
 tokens are exact up to 2048.
 
-For GPUs: ONNX Runtime's CPU has few kernels of half precision and casts about the rest, which is slower than float32.
+For GPUs: ONNX Runtime's CPU has few kernels of half precision and casts about the rest. It takes 1.6 times the
+processor time of float32 (6 layers of width 384 at 8×128).
 bfloat16 is not written: ONNX Runtime has no kernels for it on the CPU, and what can't be run can't be verified.
 
 The file is a pure function of the float32 file, so it is judged by writing it again.
