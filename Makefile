@@ -129,12 +129,14 @@ gpu-check: setup
 bench: export $(READY_PEERS)
 	rm -rf $(BENCH)/parts
 	$(VENV)/bin/python -m benchmarks.inference --run "$$RUN"
+	$(VENV)/bin/python -m benchmarks.training
 	$(VENV)/bin/python -m benchmarks.report
 
 bench-quick: setup $(READY_PEERS)
 	rm -rf $(BENCH)/quick
 	set --; if [ -f "$$RUN/export/export.json" ]; then set -- --run "$$RUN"; fi; \
 	$(VENV)/bin/python -m benchmarks.inference --quick --parts $(BENCH)/quick/parts "$$@"
+	$(VENV)/bin/python -m benchmarks.training --quick --parts $(BENCH)/quick/parts
 	$(VENV)/bin/python -m benchmarks.report --parts $(BENCH)/quick/parts --results $(BENCH)/quick
 
 lint: setup-dev

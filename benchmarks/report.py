@@ -1,7 +1,8 @@
 """Makes the results of `make bench` out of the parts that were measured: `python -m benchmarks.report`.
 
-`cpu.json` has everything, `cpu.md` the tables, `cpu-latency.png` the latencies, and `cpu-precisions.png`, where
-precisions were measured, their accuracy against their speed.
+`cpu.json` has everything, `cpu.md` the tables, `cpu-latency.png` the latencies; where they were measured,
+`cpu-precisions.png` has the accuracy of the precisions against their speed, and `cpu-training.png` the curves of the
+loss.
 """
 
 import sys
@@ -17,7 +18,7 @@ from export.errors import FerryError
 from export.files import dump_json
 
 JSON_FILE, TABLES_FILE = "cpu.json", "cpu.md"
-LATENCY_PICTURE, PRECISION_PICTURE = "cpu-latency.png", "cpu-precisions.png"
+LATENCY_PICTURE, PRECISION_PICTURE, TRAINING_PICTURE = "cpu-latency.png", "cpu-precisions.png", "cpu-training.png"
 WRONG, ASKED_WRONGLY = 1, 2
 
 
@@ -29,6 +30,7 @@ def report(parts: Sequence[Part], results: Path) -> list[Path]:
         OSError: if a file can't be written.
     """
     from benchmarks.pictures import draw_latencies, draw_precisions
+    from benchmarks.training.picture import draw_curves
 
     document = merge(parts)
     pictures = {}
@@ -37,6 +39,8 @@ def report(parts: Sequence[Part], results: Path) -> list[Path]:
             pictures[LATENCY_PICTURE] = draw_latencies(part.measured["latency"])
         if "precisions" in part.measured:
             pictures[PRECISION_PICTURE] = draw_precisions(part.measured["precisions"])
+        if "trainings" in part.measured:
+            pictures[TRAINING_PICTURE] = draw_curves(part.measured)
     # All of them are made before the first is written.
     files = {
         JSON_FILE: dump_json(document).encode(),

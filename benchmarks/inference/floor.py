@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from export.onnx_export import IR_VERSION, OPSET
+from export.profiles import PROFILES
 from export.proof.runtimes import Array
 from models.config import EncoderConfig
 
@@ -101,7 +101,9 @@ class _Products:
 
     def save(self, inputs: Sequence[onnx.ValueInfoProto]) -> bytes:
         graph = helper.make_graph(self._nodes, "floor", inputs, self._given, self._constants)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+        profile = PROFILES["cpu"]
+        opsets = [helper.make_opsetid("", profile.opset)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=profile.ir_version)
         onnx.checker.check_model(model)
         data: bytes = model.SerializeToString()
         return data

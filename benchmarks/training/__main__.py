@@ -1,55 +1,77 @@
-"""`python -m benchmarks.training`: measure, draw, and write training.json and training.png."""
+"""The command: `python -m benchmarks.training`."""
 
-import argparse
-import json
 import sys
 from pathlib import Path
+from typing import Any
 
-from benchmarks.results import RESULTS, describe_machine, describe_versions, write_result
-from benchmarks.training.measure import PEER_PYTHON, QUICK, measure
-from benchmarks.training.picture import draw_curves
+import click
+
+from benchmarks.parts import WORK, Part, Table, write_part
 from export.errors import FerryError
+from pipeline.run import ROOT
 
-# A quick run says whether all works; its figures replace none that are committed.
-QUICK_RESULTS = Path("build") / "benchmarks"
+PEERS_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
+WRONG, ASKED_WRONGLY = 1, 2
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.training", description=__doc__)
-    parser.add_argument(
-        "--peer-python",
-        type=Path,
-        default=PEER_PYTHON,
-        metavar="FILE",
-        help="interpreter of the environment with transformers and accelerate [.venv-bench]",
-    )
-    parser.add_argument("--quick", action="store_true", help=f"fewer tokens, a smaller model; into {QUICK_RESULTS}")
-    parser.add_argument("--threads", type=int, default=2, metavar="N", help="torch's threads [2]")
-    arguments = parser.parse_args()
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--quick", is_flag=True, help="A minute: fewer tokens, a smaller model.")
+@click.option("--threads", type=click.IntRange(min=1), default=2, show_default=True, help="Of PyTorch, on both sides.")
+@click.option(
+    "--peers",
+    "python",
+    type=click.Path(path_type=Path),
+    default=PEERS_PYTHON,
+    help="Interpreter of the peers' environment; `make bench` makes it.",
+)
+@click.option("--parts", type=click.Path(path_type=Path), default=WORK / "parts", help="Folder that gets the result.")
+def main(quick: bool, threads: int, python: Path, parts: Path) -> None:
+    """Time training, ours against Hugging Face's Trainer, and put the curves of the loss side by side.
+
+    Leaves a part for `python -m benchmarks.report`.
+
+    Exit codes: 0 measured; 1 a training ended early; 2 asked wrongly.
+    """
+    from benchmarks.training.measure import QUICK, measure  # torch is imported when there is work for it
+
     try:
-        quick = QUICK if arguments.quick else {}
-        measured = measure(arguments.peer_python, threads=arguments.threads, **quick)
-    except (ValueError, FerryError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2 if isinstance(error, ValueError) else 1
-    folder = QUICK_RESULTS if arguments.quick else RESULTS
-    document = {
-        "machine": describe_machine(),
-        "versions": describe_versions(),
-        "training": measured,
-        "ratios": {"training_tokens": measured["ratio"]},
-    }
-    write_result(folder / "training.json", (json.dumps(document, indent=1) + "\n").encode())
-    draw_curves(folder / "training.png", measured)
-    for training in measured["trainings"]:
-        print(
-            f"{training['name']}: {training['tokens_per_second']:,} tokens/s, validation loss "
-            f"{training['validation']['loss']:.3f}, accuracy {100 * training['validation']['accuracy']:.1f} %"
-        )
+        measured = measure(python, threads=threads, **(QUICK if quick else {}))
+        file = write_part(parts, describe(measured))
+    except (FerryError, ValueError, OSError) as error:
+        click.echo(f"training: {error}", err=True)
+        sys.exit(WRONG if isinstance(error, FerryError) else ASKED_WRONGLY)
     ratio = measured["ratio"]
-    print(f"{ratio['ours']} / {ratio['peer']}: {ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})")
-    return 0
+    click.echo(f"training_tokens  {ratio['median']:.2f}  [{ratio['low']:.2f}, {ratio['high']:.2f}]  {ratio['peer']}")
+    click.echo(f"training: {file}")
+
+
+def describe(measured: dict[str, Any]) -> Part:
+    """Say what `measure` found, as the report takes it."""
+    trainings = Table(
+        title="Training",
+        columns=["training", "tokens/s", "validation loss", "accuracy (%)"],
+        rows=[
+            [
+                training["name"],
+                f"{training['tokens_per_second']:,}",
+                f"{training['validation']['loss']:.3f}",
+                f"{100 * training['validation']['accuracy']:.1f}",
+            ]
+            for training in measured["trainings"]
+        ],
+    )
+    pairs = Table(
+        title="Training, pair by pair",
+        columns=["ours", "theirs", "ours / theirs", "95 %"],
+        rows=[
+            [pair["ours"], pair["peer"], f"{pair['median']:.2f}", f"{pair['low']:.2f} … {pair['high']:.2f}"]
+            for pair in measured["ratios"]
+        ],
+    )
+    return Part(
+        name="training", ratios={"training_tokens": measured["ratio"]}, measured=measured, tables=[trainings, pairs]
+    )
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

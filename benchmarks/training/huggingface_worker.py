@@ -80,7 +80,7 @@ def arguments_of(settings: Settings, output: str, *, sampling: str, precision: s
         num_train_epochs=1,
         per_device_train_batch_size=settings.rows_per_batch,
         per_device_eval_batch_size=settings.rows_per_batch,
-        train_sampling_strategy=sampling,
+        group_by_length=sampling == "group_by_length",
         optim="adamw_torch_fused",
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,

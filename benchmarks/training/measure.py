@@ -67,7 +67,7 @@ def measure(
         WorkerError: if a training ends early.
     """
     if not peer_python.is_file():
-        raise ValueError(f"the peers' environment has no {peer_python}. Make it with `make .venv-bench`.")
+        raise ValueError(f"the peers' environment has no {peer_python}. `make bench` makes it.")
     arms = [
         ferry_arm("float32"),
         ferry_arm("bfloat16"),

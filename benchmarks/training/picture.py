@@ -1,22 +1,20 @@
 """The picture of the comparison: the loss of every training, over the tokens that it saw and over the time it took."""
 
+from collections.abc import Mapping
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.results import write_result
-
 _STYLE: Any = {"font.family": "DejaVu Sans", "font.size": 8, "axes.spines.right": False, "axes.spines.top": False}
 _OURS, _THEIRS = "tab:blue", "tab:orange"
 _DASHES = ("solid", "dashed", "dotted", "dashdot")
 
 
-def draw_curves(path: Path, measured: dict[str, Any]) -> None:
-    """Draw what `measure.measure` gives: ours blue, theirs orange, the loss on validation as a dot at the end."""
+def draw_curves(measured: Mapping[str, Any]) -> bytes:
+    """Return a PNG of what `measure` gives: ours blue, theirs orange, the loss on validation as a dot at the end."""
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(9.6, 4.4), layout="constrained")
         by_tokens, by_time = figure.subplots(1, 2, sharey=True)
@@ -40,7 +38,10 @@ def draw_curves(path: Path, measured: dict[str, Any]) -> None:
             f"(95 % interval {ratio['low']:.2f} to {ratio['high']:.2f}). Dots: loss on validation.",
             fontsize=8,
         )
-        _save(figure, path)
+        buffer = BytesIO()
+        # Without the library's version, the bytes are a function of the measurements.
+        figure.savefig(buffer, format="png", dpi=120, metadata={"Software": None})
+        return buffer.getvalue()
 
 
 def _draw(axes: Axes, training: dict[str, Any], scale: float, look: dict[str, Any]) -> None:
@@ -48,10 +49,3 @@ def _draw(axes: Axes, training: dict[str, Any], scale: float, look: dict[str, An
     label = f"{training['name']}: {training['tokens_per_second']:,} tokens/s"
     axes.plot([tokens * scale for tokens, _ in curve], [loss for _, loss in curve], linewidth=1.2, label=label, **look)
     axes.plot(training["tokens"] * scale, training["validation"]["loss"], "o", markersize=5, color=look["color"])
-
-
-def _save(figure: Figure, path: Path) -> None:
-    buffer = BytesIO()
-    # Without the library's version, the bytes are a function of the measurements.
-    figure.savefig(buffer, format="png", dpi=120, metadata={"Software": None})
-    write_result(path, buffer.getvalue())

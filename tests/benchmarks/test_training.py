@@ -1,13 +1,17 @@
 """The comparison of trainings: what counts as a token, who is compared with whom, and that the turns are turns."""
 
 import itertools
+import json
 import sys
 
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from torch import nn
 
+from benchmarks.report import report
+from benchmarks.training.__main__ import describe as describe_part
 from benchmarks.training.__main__ import main
 from benchmarks.training.arms import Arm, Training, Worker, WorkerError, ferry_arm, take_turns
 from benchmarks.training.ferry_worker import describe, training_config, validate_loss
@@ -163,13 +167,21 @@ def test_the_fastest_of_ours_meets_the_fastest_peer():
     assert measured["trainings"][0]["curve"] == [(100, 3.0), (200, 2.0), (300, 1.0)]
 
 
-def test_the_picture_is_drawn(tmp_path):
+def test_the_picture_is_drawn():
     measured = conclude(made_arms(), {"a": told(20), "b": told(60), "x": told(30), "y": told(10)})
-    draw_curves(tmp_path / "a.png", measured)
-    draw_curves(tmp_path / "b.png", measured)
-    data = (tmp_path / "a.png").read_bytes()
+    data = draw_curves(measured)
     assert data.startswith(b"\x89PNG")
-    assert data == (tmp_path / "b.png").read_bytes()
+    assert data == draw_curves(measured)
+
+
+def test_the_report_takes_the_part_with_its_ratio_and_tables(tmp_path):
+    measured = conclude(made_arms(), {"a": told(20), "b": told(60), "x": told(30), "y": told(10)})
+    files = {file.name for file in report([describe_part(measured)], tmp_path)}
+    assert files == {"cpu.json", "cpu.md", "cpu-training.png"}
+    assert json.loads((tmp_path / "cpu.json").read_text())["ratios"]["training_tokens"]["median"] == 2.0
+    tables = (tmp_path / "cpu.md").read_text()
+    assert "| b | 60 | 1.500 | 50.0 |" in tables
+    assert "| b | x | 2.00 | 2.00 … 2.00 |" in tables
 
 
 def test_trainings_work_in_turns_and_see_the_same_tokens(tmp_path):
@@ -231,7 +243,7 @@ def test_validation_loss_is_the_mean_over_rows():
     assert result["accuracy"] == hits / 10
 
 
-def test_without_the_peers_environment_the_next_step_is_told(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["training", "--peer-python", str(tmp_path / "python")])
-    assert main() == 2
-    assert "Make it with `make .venv-bench`." in capsys.readouterr().err
+def test_without_the_peers_environment_the_next_step_is_told(tmp_path):
+    result = CliRunner().invoke(main, ["--peers", str(tmp_path / "python")])
+    assert result.exit_code == 2
+    assert result.output == (f"training: the peers' environment has no {tmp_path / 'python'}. `make bench` makes it.\n")
