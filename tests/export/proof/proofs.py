@@ -97,7 +97,10 @@ def good_proof() -> Proof:
             backends=tuple(
                 BackendTask(
                     backend=backend,
+                    precision=FLOAT32,
                     accuracy=0.9,
+                    macro_f1=0.8,
+                    budget=None,
                     equal_labels=30,
                     max_error=2e-6,
                     limit=limits[backend],
