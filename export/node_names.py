@@ -27,13 +27,17 @@ def name_nodes(graph: onnx.GraphProto, owners: AbstractSet[str]) -> None:
     """
     paths: dict[str, str] = {}
     taken: dict[str, int] = {}
+    # Whose a parameter is, and what is made of parameters alone: a weight that was turned or split.
+    owned: dict[str, str] = {}
     for node in all_nodes(graph):
         scope = _scope(node)
         if scope is None:
             # A node that one of the exporter's optimisations made works on for whoever made its input.
             scope = next((paths[name] for name in node.input if name in paths), "")
-        read = {name.rpartition(".")[0] for name in node.input} & owners
-        path = max((owner for owner in read if is_inside(owner, scope)), default=scope)
+        whose = [owned.get(name, name.rpartition(".")[0]) for name in node.input]
+        path = max((owner for owner in owners & {*whose} if is_inside(owner, scope)), default=scope)
+        if whose and {*whose} <= owners:
+            owned.update(dict.fromkeys(node.output, path))
         paths.update(dict.fromkeys(node.output, path))
         name = f"{path}/{node.op_type}" if path else node.op_type
         count = taken.setdefault(name, 0)

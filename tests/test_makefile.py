@@ -163,7 +163,7 @@ def test_stages_keep_their_order_in_parallel(make, tmp_path):
     assert stages == [
         "ferry train --config pipeline/configs/default.toml --run runs/default --restart",
         "ferry train --config pipeline/configs/default.toml --run a run --resume",
-        "ferry export --run a run --precision fp16 --precision int8",
+        "ferry export --run a run --profile cpu --precision fp16 --precision int8",
         "ferry verify --run a run --provider cpu --provider cuda",
         "ferry package --run a run --version 2 --artifacts artifacts",
     ]

@@ -59,9 +59,9 @@ def write_qdq(written: Written, linear: Linear, weight: Array, values: Range | N
     x = written.node("DequantizeLinear", [taken, scale, zero_point], f"{linear.input}_dequantized", owner=owner)
     levels, scales = _round_weight(written, linear, weight)
     # Spelled out, or ONNX Runtime does not see the pattern.
-    zeros = written.tensor(f"{linear.weight}_zero_point", np.zeros(len(weight), np.int8))
+    zeros = written.tensor(f"{linear.stored}_zero_point", np.zeros(len(weight), np.int8))
     turned = written.node(
-        "DequantizeLinear", [levels, scales, zeros], f"{linear.weight}_dequantized", owner=owner, axis=1
+        "DequantizeLinear", [levels, scales, zeros], f"{linear.stored}_dequantized", owner=owner, axis=1
     )
     _add_bias(written, linear, "MatMul", [x, turned])
 
@@ -118,7 +118,7 @@ def _round_weight(written: Written, linear: Linear, weight: Array) -> tuple[str,
     """Store a weight (outputs, inputs) as (inputs, outputs) int8, and return its name and that of its scales."""
     scales = weight_scales(weight, WEIGHT_LEVELS)
     levels = quantize_weight(weight, scales, WEIGHT_LEVELS).T
-    return written.tensor(f"{linear.weight}_quantized", levels), written.tensor(f"{linear.weight}_scale", scales)
+    return written.tensor(f"{linear.stored}_quantized", levels), written.tensor(f"{linear.stored}_scale", scales)
 
 
 def _add_bias(written: Written, linear: Linear, operator: str, inputs: list[str]) -> None:

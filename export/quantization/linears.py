@@ -7,23 +7,47 @@ from dataclasses import dataclass
 import onnx
 
 
+@dataclass(frozen=True)
+class Part:
+    """The number-th of `count` equal parts."""
+
+    number: int = 0
+    count: int = 1
+
+    def of(self, rows: int) -> slice:
+        size = rows // self.count
+        return slice(self.number * size, (self.number + 1) * size)
+
+    @property
+    def suffix(self) -> str:
+        """What tells the parts of one tensor apart in a name."""
+        return f"_{self.number}" if self.count > 1 else ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Linear:
     """x · weightᵀ + bias, as the nodes that compute it and the values that they take.
 
-    `weight` names a tensor (outputs, inputs) and `bias` one (outputs,), None where there is none; `input` is what the
-    product takes, `output` what the last of the nodes gives.
+    `weight` names a tensor (rows, inputs), of which `part` are the outputs, all of them or a part that a Split takes;
+    `bias` names a value (outputs,), None where there is none; `input` is what the product takes, `output` what the last
+    of the nodes gives.
     """
 
     product: onnx.NodeProto
     input: str
     weight: str
+    part: Part
     bias: str | None
     output: str
 
     @property
     def name(self) -> str:
         return str(self.product.name)
+
+    @property
+    def stored(self) -> str:
+        """What its own part of the weight is called where it is stored."""
+        return f"{self.weight}{self.part.suffix}"
 
     @property
     def sums(self) -> bool:
@@ -39,7 +63,16 @@ def find_linears(graph: onnx.GraphProto) -> list[Linear]:
     """
     matrices = {tensor.name for tensor in graph.initializer if len(tensor.dims) == 2}
     vectors = {tensor.name for tensor in graph.initializer if len(tensor.dims) == 1}
-    turned = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "Transpose"}
+    turned = {node.output[0]: (node.input[0], Part()) for node in graph.node if node.op_type == "Transpose"}
+    for node in graph.node:
+        if node.op_type != "Split":
+            continue
+        parts = [Part(number, len(node.output)) for number in range(len(node.output))]
+        if node.input[0] in vectors:
+            vectors |= {*node.output}
+        elif node.input[0] in turned:
+            whole = turned[node.input[0]][0]
+            turned |= {name: (whole, part) for name, part in zip(node.output, parts, strict=True)}
     readers = Counter(name for node in graph.node for name in node.input)
     sums = {name: node for node in graph.node if node.op_type == "Add" for name in node.input}
     linears = []
@@ -49,7 +82,8 @@ def find_linears(graph: onnx.GraphProto) -> list[Linear]:
                 f"the Linear {node.name} is not a MatMul by a turned weight, as Ferry's rewrite rules leave them; "
                 "it can't be quantised. Export the model with this version of Ferry."
             )
-        if node.op_type != "MatMul" or turned.get(node.input[1]) not in matrices:
+        weight, part = turned.get(node.input[1], ("", Part())) if node.op_type == "MatMul" else ("", Part())
+        if weight not in matrices:
             continue
         after = sums.get(node.output[0]) if readers[node.output[0]] == 1 else None
         bias = next((name for name in after.input if name in vectors), None) if after is not None else None
@@ -57,7 +91,8 @@ def find_linears(graph: onnx.GraphProto) -> list[Linear]:
             Linear(
                 product=node,
                 input=node.input[0],
-                weight=turned[node.input[1]],
+                weight=weight,
+                part=part,
                 bias=bias,
                 output=node.output[0] if after is None or bias is None else after.output[0],
             )

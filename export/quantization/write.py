@@ -44,6 +44,7 @@ def write_quantized(model: bytes, form: str, ranges: Mapping[str, Range], told: 
         if output in linears:
             linear = linears[output]
             weight = numpy_helper.to_array(tensors[linear.weight])
+            weight = weight[linear.part.of(len(weight))]
             FORMS[form].write(written, linear, weight, ranges.get(linear.name))
         elif output in lookups:
             write_lookup(written, node, numpy_helper.to_array(tensors[node.input[0]]))

@@ -14,8 +14,13 @@ def _linear(op: Any, x: ir.Value, weight: ir.Value, bias: ir.Value) -> Any:
     return op.Gemm(x, weight, bias, alpha=1.0, beta=1.0, transA=0, transB=1)
 
 
-def _product_and_sum(op: Any, x: ir.Value, weight: ir.Value, bias: ir.Value) -> Any:
-    product = op.MatMul(op.Unsqueeze(x, _first_axis(op)), op.Transpose(weight, perm=[1, 0]))
+def _turned(op: Any, x: ir.Value, weight: ir.Value, bias: ir.Value) -> Any:
+    return product_and_sum(op, x, op.Transpose(weight, perm=[1, 0]), bias)
+
+
+def product_and_sum(op: Any, x: ir.Value, turned: ir.Value, bias: ir.Value) -> Any:
+    """x (N, C) by a turned weight (C, F), and a bias (F,) added: (N, F)."""
+    product = op.MatMul(op.Unsqueeze(x, _first_axis(op)), turned)
     return op.Squeeze(op.Add(product, bias), _first_axis(op))
 
 
@@ -43,7 +48,7 @@ def _first_axis(op: Any) -> Any:
     return op.Constant(value_ints=[0])
 
 
-LINEAR = RewriteRule(_linear, _product_and_sum, name="linear")
+LINEAR = RewriteRule(_linear, _turned, name="linear")
 # So that Add and Gelu stand side by side, and what ONNX Runtime makes of them is one BiasGelu.
 GELU_INSIDE = RewriteRule(_gelu_outside, _gelu_inside, name="gelu inside")
 NO_SQUEEZE = RewriteRule(_out_and_in, _as_it_was, _same_axis, name="no squeeze")

@@ -115,7 +115,7 @@ def _check_wiring(files: Files, where: str, values: list[str]) -> Iterator[str]:
     sources = [graph.trace_back(name, _ONNX_MOVES) for name in values]
     makers = [graph.producers.get(source) for source in sources]
     if all(maker is not None and maker.op_type == "Gather" for maker in makers):
-        yield from _check_rows(files, where, sources)
+        yield from _check_projections(files, where, sources)
         return
     splits = {id(graph.producers.get(source)): graph.producers.get(source) for source in sources}
     split = next(iter(splits.values()))
@@ -126,32 +126,43 @@ def _check_wiring(files: Files, where: str, values: list[str]) -> Iterator[str]:
         yield f"{where}: takes {', '.join(order)} in the place of queries, keys, values"
 
 
-def _check_rows(files: Files, where: str, values: list[str]) -> Iterator[str]:
-    """Check that queries, keys, values are the first, second and third row of each token in one projection."""
-    graph, width = files.graph, files.config["encoder"]["dim"]
-    gathers = [graph.producers.get(name) for name in values]
-    rows = {node.input[0] if node is not None and node.op_type == "Gather" else "" for node in gathers}
-    projection = graph.producers.get(next(iter(rows)))
-    if len(rows) != 1 or projection is None or graph.constant(projection.input[1]) != [-1, width]:
-        yield f"{where}: queries, keys and values must be the parts of one projection, {width} wide each"
+def _check_projections(files: Files, where: str, values: list[str]) -> Iterator[str]:
+    """Check that queries, keys, values are laid out alike, each made of one input by its own part of one Linear."""
+    graph = files.graph
+    gathers = [graph.producers[name] for name in values]
+    sums = [graph.producers.get(graph.trace_back(node.input[0], frozenset({"Squeeze"}))) for node in gathers]
+    products = [
+        graph.producers.get(node.input[0]) if node is not None and len(node.input) == 2 else None for node in sums
+    ]
+    if any(product is None or product.op_type != "MatMul" for product in products):
+        yield f"{where}: queries, keys and values must be the parts of one projection"
         return
-    places = [_row_of_token(graph, node.input[1]) for node in gathers if node is not None]
-    if any(place is None for place in places) or len({tokens for tokens, _ in filter(None, places)}) != 1:
-        yield f"{where}: queries, keys and values must be the rows of one token each"
-    elif (order := [row for _, row in filter(None, places)]) != list(range(PARTS)):
-        told = [_NAMES[row] if row in range(PARTS) else f"row {row}" for row in order]
-        yield f"{where}: takes {', '.join(told)} in the place of queries, keys, values"
+    taken = [
+        *(node.input[1] for node in gathers),
+        *(product.input[0] for product in products if product is not None),
+    ]
+    if len({*taken[:PARTS]}) != 1 or len({*taken[PARTS:]}) != 1:
+        yield f"{where}: queries, keys and values must be of the same tokens, in the same cells"
+    weights = [_part(graph, product.input[1]) for product in products if product is not None]
+    biases = [_part(graph, node.input[1]) for node in sums if node is not None]
+    for parts in (weights, biases):
+        if any(part is None for part in parts) or len({whole for whole, _ in filter(None, parts)}) != 1:
+            yield f"{where}: queries, keys and values must be the parts of one projection"
+        elif (order := [number for _, number in filter(None, parts)]) != list(range(PARTS)):
+            told = ", ".join(_NAMES[number] for number in order)
+            yield f"{where}: takes {told} in the place of queries, keys, values"
 
 
-def _row_of_token(graph: OnnxGraph, name: str) -> tuple[str, int] | None:
-    """Return what 3·tokens + row names: the tokens and the row."""
-    added = graph.producers.get(name)
-    if added is None or added.op_type != "Add":
+def _part(graph: OnnxGraph, name: str) -> tuple[str, int] | None:
+    """Return which output of which Split into three equal parts of columns a value is."""
+    split = graph.producers.get(name)
+    if split is None or split.op_type != "Split" or len(split.input) != 1 or len(split.output) != PARTS:
         return None
-    times, row = graph.producers.get(added.input[0]), graph.constant(added.input[1])
-    if times is None or times.op_type != "Mul" or graph.constant(times.input[1]) != PARTS or not isinstance(row, int):
+    stored = graph.arrays.get(split.input[0])
+    axes = len(graph.shapes.get(split.input[0], ())) if stored is None else stored.ndim
+    if attributes_of(split) != {"axis": axes - 1, "num_outputs": PARTS}:
         return None
-    return times.input[0], row
+    return split.input[0], list(split.output).index(name)
 
 
 def _check_onnx_causal(files: Files) -> Iterator[str]:

@@ -17,16 +17,15 @@ import onnx
 import onnxruntime as ort
 from onnx import numpy_helper
 
+from export.node_names import module_of
 from export.onnx_export import ONNX_FILE, read_onnx
 from export.precision_files import ONNX_INT8_FILE, REWRITE
 from export.proof.checks.files import Files
-from export.proof.checks.uses import LINEAR
 from export.quantization import FORMS, calibrate
+from export.quantization.linears import find_linears
 
 # Machines round sums differently: by some units of the four digits that are told.
 _SAME_RANGE = 2e-3
-# A form's ranges are told by Linear, and what a Linear is called ends so.
-_PRODUCT = "/MatMul"
 
 
 def check_derived(files: Files) -> list[str]:
@@ -85,10 +84,11 @@ def check_integers(files: Files) -> list[str]:
     form = files.metadata_in(ONNX_INT8_FILE).get("quantization", {}).get("form")
     if form not in FORMS:
         return [f"{ONNX_INT8_FILE} must tell a form of {', '.join(FORMS)}; got {form!r}"]
-    wanted = sum(use.kind == LINEAR for use in files.uses)
+    wanted = len(find_linears(files.onnx.graph))
     got = _operators(files.read(ONNX_INT8_FILE))
     found, left = got[FORMS[form].operator], got["MatMul"] + got["Gemm"] + got["FusedMatMul"]
-    if found == wanted and (not left or not _only_linears(files)):
+    # Attention that is written out has products of its own, two a layer.
+    if found == wanted and left == len(_products(files)) - wanted:
         return []
     return [
         f"{ONNX_INT8_FILE}, form {form}: ONNX Runtime runs {found} of {wanted} Linears as {FORMS[form].operator}, "
@@ -96,10 +96,8 @@ def check_integers(files: Files) -> list[str]:
     ]
 
 
-def _only_linears(files: Files) -> bool:
-    """Whether all products of the float32 file are Linears: attention that is written out has two more a layer."""
-    products = sum(node.op_type in ("MatMul", "Gemm") for node in files.graph.nodes)
-    return products == sum(use.kind == LINEAR for use in files.uses)
+def _products(files: Files) -> list[onnx.NodeProto]:
+    return [node for node in files.graph.nodes if node.op_type in ("MatMul", "Gemm")]
 
 
 def _operators(model: bytes) -> Counter[str]:
@@ -128,6 +126,6 @@ def check_ranges(files: Files) -> list[str]:
         ends, wanted = np.array(told["ranges"][name]), np.array([values.low, values.high])
         # Written so that NaN fails.
         if not np.abs(ends - wanted).max() <= _SAME_RANGE * np.abs(wanted).max():
-            shown = name.removesuffix(_PRODUCT)
+            shown = module_of(name)
             problems.append(f"{ONNX_INT8_FILE}: {shown} takes {values.low} to {values.high}; it tells {ends.tolist()}")
     return problems

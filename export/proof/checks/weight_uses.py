@@ -66,9 +66,11 @@ def _taken_weights(files: Files) -> Iterator[_Taken]:
         known.setdefault(_content(weight), set()).add(name)
     arrays = dict(files.graph.arrays)
     for node in files.graph.nodes:
-        if _turns(node) and node.input[0] in arrays:
-            # Who takes what it gives takes the weight.
-            arrays[node.output[0]] = arrays[node.input[0]].T
+        if node.input[:1] and node.input[0] in arrays and (_turns(node) or node.op_type == "Split"):
+            # Who takes what it gives takes the weight; of its parts the first stands for all, and which of them stand
+            # where is a matter of attention's check.
+            whole = arrays[node.input[0]]
+            arrays[node.output[0]] = whole.T if _turns(node) else whole
             continue
         for place, name in enumerate(node.input):
             values = arrays.get(name)

@@ -6,6 +6,8 @@ ONNX and .pt2 are such graphs. A module that the graph does not name has no poin
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from export.node_names import is_inside
 from export.proof.localise.points import (
     FORWARD,
@@ -55,7 +57,7 @@ def graph_points(
 ) -> dict[Point, Found]:
     """Find the values of a graph at the points of the eager model.
 
-    Several values may cross a module's border. The one that is looked for has the type and the shape of eager's; if
+    Several values may cross a module's border. They may be parts of eager's, computed apart; else the one that is looked for has the type and the shape of eager's; if
     none has, then the last that leaves, or the only one that comes in, so that a wrong shape is found too.
 
     Args:
@@ -72,8 +74,12 @@ def graph_points(
     values = compute(sorted({name for names in candidates.values() for name in names if name in makers}))
     found = {}
     for point, names in candidates.items():
-        name = _choose([name for name in names if name in values], values, wanted[point], point.side)
-        if name is not None:
+        there = [name for name in names if name in values]
+        joined = _join(there, values, wanted[point]) if point.side == GIVES else None
+        name = _choose(there, values, wanted[point], point.side)
+        if joined is not None:
+            found[point] = Found(joined, _operator(makers, there[-1]))
+        elif name is not None:
             found[point] = Found(values[name], _operator(makers, name))
     return found
 
@@ -108,6 +114,15 @@ def _leaving(nodes: Sequence[GraphNode], outputs: Sequence[str], point: Point) -
         else:
             read.update(node.reads)
     return [name for name in made if name in read]
+
+
+def _join(names: list[str], values: Mapping[str, Array], wanted: Array) -> Array | None:
+    """Put parts side by side, if there are several and that gives the shape of eager's value."""
+    parts = [values[name] for name in names if same_kind(values[name].dtype, wanted.dtype)]
+    if len(parts) < 2 or len({part.shape for part in parts}) != 1 or parts[0].ndim == 0:
+        return None
+    joined = np.concatenate(parts, axis=-1)
+    return joined if same_axes(joined.shape, wanted.shape) else None
 
 
 def _choose(names: list[str], values: Mapping[str, Array], wanted: Array, side: str) -> str | None:

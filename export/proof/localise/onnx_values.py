@@ -50,17 +50,14 @@ def onnx_points(
     """
     model = read_onnx(data)
     stored = {tensor.name for tensor in model.graph.initializer}
-    # Who takes a weight turned takes the weight.
-    turned = {
-        node.output[0]: node.input[0]
-        for node in model.graph.node
-        if node.op_type == "Transpose" and node.input[0] in stored
-    }
+    # Who takes a weight turned, or a part of it, takes the weight.
+    whole: dict[str, str] = {name: name for name in stored}
     nodes = []
     for node in model.graph.node:
-        if node.output[0] in turned:
+        if node.op_type in ("Transpose", "Split") and node.input[0] in whole:
+            whole.update(dict.fromkeys(node.output, whole[node.input[0]]))
             continue
-        reads = tuple(turned.get(name, name) for name in node.input)
+        reads = tuple(whole.get(name, name) for name in node.input)
         nodes.append(
             GraphNode(
                 module=named_module(module_of(node.name) if "/" in node.name else None, reads, modules),

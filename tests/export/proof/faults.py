@@ -149,8 +149,8 @@ def write_out_attention(model: onnx.ModelProto) -> None:
     """Replace the fused operator by its definition; the same numbers, without the kernel."""
     fused = node(model, "Attention")
     place = list(model.graph.node).index(fused)
-    q, k, v, keep = fused.input
-    stored = {"root": np.float32(WIDTH**-0.5), "hidden": np.float32(-np.inf)}
+    q, k, v, added = fused.input
+    stored = {"root": np.float32(WIDTH**-0.5)}
     stored |= {"apart": np.array([0, 0, -1, WIDTH]), "joined": np.array([0, 0, -1])}
     model.graph.initializer.extend(numpy_helper.from_array(np.array(value), name) for name, value in stored.items())
     nodes = [helper.make_node("Reshape", [part, "apart"], [f"{part}1"], name=f"{part}1") for part in (q, k, v)]
@@ -162,7 +162,7 @@ def write_out_attention(model: onnx.ModelProto) -> None:
         helper.make_node("Mul", [f"{q}2", "root"], ["q1"], name="n1"),
         helper.make_node("Transpose", [f"{k}2"], ["k1"], name="n2", perm=[0, 1, 3, 2]),
         helper.make_node("MatMul", ["q1", "k1"], ["scores"], name="n3"),
-        helper.make_node("Where", [keep, "scores", "hidden"], ["masked"], name="n4"),
+        helper.make_node("Add", ["scores", added], ["masked"], name="n4"),
         helper.make_node("Softmax", ["masked"], ["weights"], name="n5", axis=-1),
         helper.make_node("MatMul", ["weights", f"{v}2"], ["mixed"], name="n6"),
         helper.make_node("Transpose", ["mixed"], ["mixed1"], name="n7", perm=[0, 2, 1, 3]),
@@ -346,9 +346,9 @@ FAULTS: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "onnx-attention-causal": (set_attribute("Attention", "is_causal", 1), ("attention", *ONNX)),
     "onnx-attention-softcap": (set_attribute("Attention", "softcap", 1e6), ("attention", *ONNX)),
     "onnx-queries-for-keys": (swap_inputs("Attention", 0, 1), ("attention", *ONNX)),
-    "onnx-mask-of-sizes": (onnx_fault(constant_mask), ("attention", *ONNX)),
+    "onnx-mask-of-sizes": (onnx_fault(constant_mask), ("attention", "numbers", *ONNX)),
     "onnx-heads": (onnx_fault(other_heads), ("attention", *ONNX)),
-    "onnx-attention-written-out": (onnx_fault(write_out_attention), ("attention", "fused attention", "numbers", *ONNX)),
+    "onnx-attention-written-out": (onnx_fault(write_out_attention), ("fused attention", "numbers", *ONNX)),
     "onnx-times-nearly-one": (onnx_fault(scale_output), ("numbers", *ONNX)),
     "onnx-a-node-more": (onnx_fault(add_nothing), ONNX),
     "script-epsilon": (
@@ -396,11 +396,11 @@ FAULTS: dict[str, tuple[Plant, tuple[str, ...]]] = {
     # What a runtime sees.
     "onnx-opset": (
         onnx_fault(lambda model: setattr(model.opset_import[0], "version", 20)),
-        ("onnx.checker", "opset and IR version", "minimum runtime"),
+        ("onnx.checker", "opset and IR version"),
     ),
     "onnx-ir-version": (
         onnx_fault(lambda model: setattr(model, "ir_version", 11)),
-        ("opset and IR version", "minimum runtime"),
+        ("opset and IR version",),
     ),
     "minimum-runtime": (
         set_metadata(lambda metadata: metadata["minimum_runtime"].update(onnxruntime="1.16.3")),

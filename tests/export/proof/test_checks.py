@@ -68,8 +68,12 @@ def test_a_fault_planted_in_a_causal_model_is_named(name: str, causal: Files) ->
 
 def test_every_check_is_seen_to_fail(good: Files) -> None:
     seen = {check for _, checks in (*FAULTS.values(), *CAUSAL_FAULTS.values()) for check in checks}
-    # These have tests of their own: here, in test_script_records and among those of sabotage.
-    assert set(CHECKS) - seen == {"no user's or machine's name", "nothing runs beside forward", "self-contained"}
+    # These have tests of their own: here, in test_script_records, and among those of sabotage and of precisions.
+    assert set(CHECKS) - seen == {
+        *("no user's or machine's name", "nothing runs beside forward", "self-contained"),
+        *("other precisions follow from model.onnx", "every Linear of int8 in integers"),
+        "ranges of int8 are those of the training rows",
+    }
 
 
 def test_a_good_causal_model_passes(causal: Files) -> None:
@@ -108,7 +112,7 @@ def test_messages_say_where_what_was_got_and_what_was_wanted(good: Files) -> Non
     )
     assert said["script-an-operation-more"]["model.pt is a fresh export"] == (
         "model.pt has aten::contiguous(logits, memory_format=0), "
-        "where a fresh export has what forward returns (188 operations, 187 in a fresh export)",
+        "where a fresh export has what forward returns (194 operations, 193 in a fresh export)",
         "model.pt, code/__torch__/models/heads.py, class TextClassifier is not that of a fresh export",
     )
 
