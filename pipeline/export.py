@@ -138,6 +138,9 @@ def run_stage(run: Path, asked: Asked = Asked()) -> None:
     if exported.skipped:
         click.echo(f"export: {exported.folder} is current")
         return
-    names = [*(name for name, _ in FORMATS.values()), *(PRECISION_FILES[name] for name in asked.describe())]
+    names = [
+        *(name for name, _ in FORMATS.values()),
+        *(PRECISION_FILES[name] for name in asked.describe()["precisions"]),
+    ]
     sizes = [f"{name} {(exported.folder / name).stat().st_size / 1e6:.1f} MB" for name in names]
     click.echo(f"export: {exported.folder} holds {', '.join(sizes)}")

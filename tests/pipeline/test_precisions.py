@@ -56,7 +56,7 @@ def record_of(run: Path, stage: str = "verify", name: str = "verification.json")
 
 def test_export_says_what_was_asked_and_skips_the_same(run: Path) -> None:
     record = record_of(run, "export", "export.json")
-    assert record["inputs"]["precisions"] == {"fp16": "fp16", "int8": "static"}
+    assert record["inputs"]["asked"]["precisions"] == {"fp16": "fp16", "int8": "static"}
     assert {*OPTIONAL_FILES} < record["files"].keys()
     again = ferry("export", "--run", run, "--precision", "fp16", "--precision", "int8", "--int8-form", "static")
     assert (again.exit_code, again.output) == (0, f"export: {run / 'export'} is current\n")

@@ -57,8 +57,9 @@ def graph_points(
 ) -> dict[Point, Found]:
     """Find the values of a graph at the points of the eager model.
 
-    Several values may cross a module's border. They may be parts of eager's, computed apart; else the one that is looked for has the type and the shape of eager's; if
-    none has, then the last that leaves, or the only one that comes in, so that a wrong shape is found too.
+    Several values may cross a module's border. They may be parts of eager's, computed apart; else the one that is
+    looked for has the type and the shape of eager's; if none has, then the last that leaves, or the only one that comes
+    in, so that a wrong shape is found too.
 
     Args:
         nodes: in the order of execution.
