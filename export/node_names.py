@@ -1,8 +1,8 @@
 """Names for the nodes of an ONNX graph: the path of the module that a node computes for, a slash, its operator.
 
-`encoder.blocks.1.feed_forward.up/MatMul` is what a profiler, an error message of ONNX Runtime and the search for a faulty
-layer then speak of. A number tells apart the nodes of one module with one operator. The root's own nodes have no path:
-`Reshape_2`.
+`encoder.blocks.1.feed_forward.up/MatMul` is what a profiler, an error message of ONNX Runtime and the search for a
+faulty layer then speak of. A number tells apart the nodes of one module with one operator. The root's own nodes have no
+path: `Reshape_2`.
 """
 
 import ast

@@ -18,7 +18,7 @@ from benchmarks.inference.peers import Worker
 from benchmarks.inference.plan import Plan
 from benchmarks.inference.prepare import TRAINED_PEER, Prepared, engines_of, prepare
 from benchmarks.inference.ratios import paired_ratio
-from benchmarks.inference.sessions import open_session
+from benchmarks.inference.sessions import Model
 from benchmarks.inference.start import measure_starts
 from benchmarks.inference.work import ENCODER, FILLS, LABELS, TRAINED_BATCH
 from benchmarks.parts import Part
@@ -83,8 +83,8 @@ def _measure_shapes(
     with ExitStack() as stack:
         loaded = Loaded(
             model=prepared.model,
-            ours={name: open_session(data) for name, data in prepared.ours.items()},
-            files={name: open_session(file.read_bytes()) for name, file in prepared.files.items()},
+            ours={name: Model(data) for name, data in prepared.ours.items()},
+            files={name: Model(file.read_bytes()) for name, file in prepared.files.items()},
             workers={
                 engine: stack.enter_context(closing(Worker(python, engine, names, prepared.folder, work)))
                 for engine, names in engines_of(plan.peers).items()
@@ -102,8 +102,8 @@ def _measure_trained(plan: Plan, prepared: Prepared, after_each: Callable[[], ob
     if prepared.trained is None:
         return {}
     return measure_own(
-        open_session(prepared.trained.ours),
-        {TRAINED_PEER: open_session(prepared.trained.peer.read_bytes())},
+        Model(prepared.trained.ours),
+        {TRAINED_PEER: Model(prepared.trained.peer.read_bytes())},
         prepared.trained.batches,
         repetitions=plan.own_repetitions,
         after_each=after_each,

@@ -1,9 +1,10 @@
 """What is measured: every candidate on every shape and fill, and what of it makes which ratio."""
 
+import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-import onnxruntime as ort
 from torch import nn
 
 from benchmarks.inference.checks import check_ours, check_peer
@@ -12,8 +13,8 @@ from benchmarks.inference.floor import build_floor, floor_inputs
 from benchmarks.inference.ours import FLOAT32, INT8
 from benchmarks.inference.peers import PEERS, Worker, WorkerReady
 from benchmarks.inference.ratios import Ratio, fastest, paired_ratio
-from benchmarks.inference.sessions import SessionReady, open_session
-from benchmarks.inference.turns import Ready, take_random_turns
+from benchmarks.inference.sessions import Model, SessionReady
+from benchmarks.inference.turns import WARM_UP, Ready, take_random_turns
 from benchmarks.inference.work import ENCODER, HALF, LABELS, Batch, make_batch, name_size
 
 # Our rows in integers are named after the forms of export/quantization; this one is compared with the peers'.
@@ -45,8 +46,8 @@ class Loaded:
     """What is ready to answer: ONNX files in this process, ours and the peers', and the peers' own processes."""
 
     model: nn.Module
-    ours: dict[str, ort.InferenceSession]
-    files: dict[str, ort.InferenceSession]
+    ours: dict[str, Model]
+    files: dict[str, Model]
     workers: dict[str, Worker]
     peers: Sequence[str] = field(default=tuple(PEERS))
 
@@ -61,8 +62,8 @@ def measure_shape(
     """
     batch = make_batch(*size, fill)
     candidates: dict[str, Ready] = {}
-    for name, session in loaded.ours.items():
-        own = SessionReady.of_batches(session, [batch])
+    for name, model in loaded.ours.items():
+        own = SessionReady.of_batches(model, [batch])
         check_ours(name, loaded.model, batch, own.outputs()[0], int8=name != FLOAT32)
         candidates[name] = own
     for name in loaded.peers:
@@ -70,15 +71,29 @@ def measure_shape(
     if fill == HALF and len(batch.ids) > 1:
         candidates |= _sorted_forms(loaded, batch)
     lengths = batch.lengths.tolist()
-    floor = open_session(build_floor(ENCODER, lengths, LABELS))
+    floor = Model(build_floor(ENCODER, lengths, LABELS))
     candidates[FLOOR] = SessionReady(floor, [floor_inputs(ENCODER, lengths)])
     return Timed(
         batch=size[0],
         length=size[1],
         fill=fill,
         tokens=sum(lengths),
-        seconds=take_random_turns(candidates, repetitions, after_each=after_each),
+        seconds=take_random_turns(
+            candidates,
+            repetitions,
+            renew=partial(reopen, [*loaded.ours.values(), *loaded.files.values(), floor], candidates.values()),
+            after_each=after_each,
+        ),
     )
+
+
+def reopen(models: Sequence[Model], candidates: Iterable[Ready], draws: random.Random) -> None:
+    """Open models anew, in an order that is drawn, and let the candidates that are sessions warm up."""
+    for model in draws.sample(models, len(models)):
+        model.reopen()
+    for candidate in candidates:
+        if isinstance(candidate, SessionReady):
+            candidate.answer(WARM_UP)
 
 
 def _prepare_peer(loaded: Loaded, name: str, batch: Batch) -> Ready:
@@ -95,10 +110,10 @@ def _prepare_peer(loaded: Loaded, name: str, batch: Batch) -> Ready:
 def _sorted_forms(loaded: Loaded, batch: Batch) -> dict[str, Ready]:
     """Return the peers' files that answer sorted parts of the batch fastest; sorting and cutting cost them no time."""
     forms: dict[str, SessionReady] = {}
-    for name, session in loaded.files.items():
+    for name, model in loaded.files.items():
         if not PEERS[name].int8:
             for rows in cut_sizes(len(batch.ids)):
-                forms[f"{name}{SORTED}{rows}"] = SessionReady.of_batches(session, cut_sorted(batch, rows))
+                forms[f"{name}{SORTED}{rows}"] = SessionReady.of_batches(model, cut_sorted(batch, rows))
     for name, form in forms.items():
         check_peer(name, form.outputs(), len(batch.ids))
     tried = {name: min(form.answer(_TRIES)) for name, form in forms.items()}
@@ -136,8 +151,8 @@ def compare_each(timed: Timed) -> dict[str, Ratio]:
 
 
 def measure_own(
-    ours: ort.InferenceSession,
-    peers: Mapping[str, ort.InferenceSession],
+    ours: Model,
+    peers: Mapping[str, Model],
     batches: Sequence[Batch],
     *,
     repetitions: int,
@@ -148,8 +163,10 @@ def measure_own(
     Raises:
         FerryError: if a candidate does not answer.
     """
-    sessions: Iterable[tuple[str, ort.InferenceSession]] = {FLOAT32: ours, **peers}.items()
-    candidates = {name: SessionReady.of_batches(session, batches) for name, session in sessions}
+    models = {FLOAT32: ours, **peers}
+    candidates = {name: SessionReady.of_batches(model, batches) for name, model in models.items()}
     for name, candidate in candidates.items():
         check_peer(name, candidate.outputs(), sum(len(batch.ids) for batch in batches))
-    return take_random_turns(candidates, repetitions, after_each=after_each)
+    return take_random_turns(
+        candidates, repetitions, renew=partial(reopen, [*models.values()], candidates.values()), after_each=after_each
+    )

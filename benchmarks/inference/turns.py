@@ -11,6 +11,8 @@ MOST_ANSWERS = 32
 # Threads of a library spin for a while after an answer, in seconds; the next candidate waits for them.
 SETTLE = 0.01
 WARM_UP = 2
+# After so many repetitions the candidates are renewed.
+RENEWED = 5
 
 
 class Ready(Protocol):
@@ -26,12 +28,14 @@ def take_random_turns(
     repetitions: int,
     *,
     seed: int = 0,
+    renew: Callable[[random.Random], object] = lambda _: None,
     after_each: Callable[[], object] = lambda: None,
     pause: Callable[[float], object] = time.sleep,
 ) -> dict[str, list[float]]:
     """Return the seconds of an answer, for each candidate one number a repetition.
 
-    The first of several answers in a row is not counted: what it needs lies in no cache.
+    The first of several answers in a row is not counted: what it needs lies in no cache. `renew` opens the candidates
+    anew, in an order that it draws, and warms them up.
     """
     times = {}
     for name, candidate in candidates.items():
@@ -40,9 +44,11 @@ def take_random_turns(
         pause(SETTLE)
     measured: dict[str, list[float]] = {name: [] for name in candidates}
     order = list(candidates)
-    shuffle = random.Random(seed).shuffle
-    for _ in range(repetitions):
-        shuffle(order)
+    draws = random.Random(seed)
+    for repetition in range(repetitions):
+        if repetition and repetition % RENEWED == 0:
+            renew(draws)
+        draws.shuffle(order)
         for name in order:
             cold = 1 if times[name] > 1 else 0
             answers = candidates[name].answer(times[name] + cold)[cold:]

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from benchmarks.inference.checks import INT8_SHARE, check_ours, check_peer
-from benchmarks.inference.sessions import SessionReady, open_session
+from benchmarks.inference.sessions import Model, SessionReady
 from benchmarks.inference.work import Batch
 from export.errors import FerryError
 from export.onnx_export import ONNX_FILE
@@ -31,7 +31,7 @@ def batch() -> Batch:
 
 @pytest.fixture(scope="module")
 def logits(files: dict[str, bytes], batch: Batch) -> np.ndarray:
-    (answer,) = SessionReady.of_batches(open_session(files[ONNX_FILE]), [batch]).outputs()
+    (answer,) = SessionReady.of_batches(Model(files[ONNX_FILE]), [batch]).outputs()
     return answer
 
 
@@ -62,6 +62,6 @@ def test_a_peer_must_answer_every_row_with_finite_numbers() -> None:
 def test_several_batches_are_one_answer(files: dict[str, bytes], batch: Batch, logits: np.ndarray) -> None:
     """A session answers sub-batches one after another, and one number is their time."""
     halves = [Batch(ids=batch.ids[rows], mask=batch.mask[rows]) for rows in (slice(0, 2), slice(2, 3))]
-    ready = SessionReady.of_batches(open_session(files[ONNX_FILE]), halves)
+    ready = SessionReady.of_batches(Model(files[ONNX_FILE]), halves)
     np.testing.assert_allclose(np.concatenate(ready.outputs()), logits, atol=1e-6)
     assert len(ready.answer(3)) == 3

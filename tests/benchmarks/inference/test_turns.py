@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from benchmarks.inference.turns import LEAST, MOST_ANSWERS, WARM_UP, take_random_turns
+from benchmarks.inference.turns import LEAST, MOST_ANSWERS, RENEWED, WARM_UP, take_random_turns
 
 
 class Answering:
@@ -44,3 +44,15 @@ def test_fast_candidates_answer_several_times_and_the_first_does_not_count() -> 
     assert seconds["fast"] == [LEAST / 4] * 2
     # There is no other answer to count.
     assert seconds["slow"] == [10 * LEAST + 1.0] * 2
+
+
+def test_candidates_are_renewed_between_repetitions() -> None:
+    done: list[str] = []
+    take_random_turns(
+        {"a": Answering("a", 1.0, [])},
+        2 * RENEWED + 1,
+        renew=lambda _: done.append("renewed"),
+        after_each=lambda: done.append("turn"),
+        pause=lambda _: None,
+    )
+    assert done == [*["turn"] * RENEWED, "renewed", *["turn"] * RENEWED, "renewed", "turn"]
