@@ -21,7 +21,8 @@ class Plan:
     starts: int
 
 
-FULL = Plan(sizes=SIZES, peers=tuple(PEERS), repetitions=20, own_repetitions=15, own_batches=None, starts=7)
+# What half an hour holds on two cores, the trainings included.
+FULL = Plan(sizes=SIZES, peers=tuple(PEERS), repetitions=12, own_repetitions=12, own_batches=None, starts=5)
 QUICK = Plan(
     sizes=((1, 16), (8, 128)),
     peers=("optimum-plain", "optimum-O3", "eager", "transformer-encoder", "optimum-plain-int8-channel"),

@@ -12,7 +12,7 @@ MOST_ANSWERS = 32
 SETTLE = 0.01
 WARM_UP = 2
 # After so many repetitions the candidates are renewed.
-RENEWED = 5
+RENEWED = 4
 
 
 class Ready(Protocol):

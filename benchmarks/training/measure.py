@@ -23,7 +23,7 @@ from pipeline.tasks import TASKS
 
 PEER_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
 # Real tokens that each training sees, that it sees in one turn, and of the rows that it is validated on.
-BUDGET, SEGMENT, HELD_OUT = 400_000, 10_000, 60_000
+BUDGET, SEGMENT, HELD_OUT = 120_000, 6_000, 30_000
 # What takes a minute.
 QUICK: dict[str, Any] = {
     "budget": 24_000,
