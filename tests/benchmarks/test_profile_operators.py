@@ -9,7 +9,8 @@ from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_te
 
 from benchmarks.profile_operators import OperatorTime, main, sum_events
 from export.contract import ATTENTION_MASK, INPUT_IDS, LOGITS
-from export.onnx_export import IR_VERSION, ONNX_FILE, OPSET
+from export.onnx_export import ONNX_FILE
+from export.profiles import PROFILES
 
 INT64 = TensorProto.INT64
 
@@ -62,7 +63,8 @@ def small_model() -> bytes:
         make_node("ReduceSum", ["kept"], [LOGITS], keepdims=0),
     ]
     graph = make_graph(nodes, "small", [ids, mask], [make_tensor_value_info(LOGITS, INT64, [])])
-    model = make_model(graph, opset_imports=[make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    profile = PROFILES["cpu"]
+    model = make_model(graph, opset_imports=[make_opsetid("", profile.opset)], ir_version=profile.ir_version)
     data: bytes = model.SerializeToString()
     return data
 

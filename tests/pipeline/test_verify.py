@@ -30,7 +30,7 @@ from pipeline import verify as stage
 from pipeline.cli import cli
 from pipeline.data.dataset import Split
 from pipeline.data.test_split import TEST_SPLIT_FILE, write_test_split
-from pipeline.run import ROOT, source_hash
+from pipeline.run import ROOT, export_inputs
 from pipeline.verify import Question, RefutedError, run_stage, verify
 from tests.export.proof.subjects import LABELS, build_files
 from tests.questions import QUICK
@@ -87,7 +87,7 @@ def write_stage(folder: Path, record: str, files: dict[str, bytes], **entries: A
 def write_export(run: Path, files: dict[str, bytes]) -> None:
     trained = json.loads((run / "train" / "train.json").read_text())
     models = {name: files[name] for name in MODELS}
-    write_stage(run / "export", "export.json", models, inputs={**trained["files"], "source": source_hash()})
+    write_stage(run / "export", "export.json", models, inputs=export_inputs(trained["files"], {}))
 
 
 @pytest.fixture

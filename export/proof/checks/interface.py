@@ -12,11 +12,12 @@ from export.onnx_export import ONNX_FILE, shape_of
 from export.proof.checks.files import Files, messages
 from export.proof.checks.script_graph import walk
 from export.torchscript import TORCHSCRIPT_FILE
+from models.packing import Packing
 
 # The sizes of tensors that hold shapes and axes: at most one number for each axis of (B, H, T, S).
 _RANKS = range(1, 5)
-# Axes, places in tuples, and torch's codes of int64 and float32 (4 and 6).
-SMALL = range(-2, 8)
+# Axes, places in the tuple of packing, and torch's codes of int64 and float32 (4 and 6).
+SMALL = range(-2, len(Packing._fields))
 
 
 def check_onnx(files: Files) -> list[str]:
