@@ -58,11 +58,11 @@ def plan_packing(attention_mask: Tensor) -> Packing:
     flat = mask.reshape(-1)
     first = torch.arange(B * T, device=device) == 0
     source = (flat | (first & ~flat.any())).nonzero().squeeze(1)  # (N,)
-    # A rectangle has at least one column.
-    longest = counts.max().clamp(min=1)
-    column = (torch.arange(T, device=device) < longest).nonzero().squeeze(1)  # (L,)
+    # At least two columns: AOTInductor can't build a product of matrices that may have one row.
+    longest = counts.max().clamp(min=2)
+    column = (torch.arange(T + 1, device=device) < longest).nonzero().squeeze(1)  # (L,)
     L = column.size(0)
-    torch._check(L >= 1)
+    torch._check(L >= 2)
     row = torch.arange(B, device=device)
     last = (counts - 1).clamp(min=0)
     return Packing(
