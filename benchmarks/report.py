@@ -5,21 +5,19 @@
 loss.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from benchmarks.command import told_failures
 from benchmarks.parts import WORK, Part, Table, merge, read_parts
 from benchmarks.results import RESULTS, write_result
-from export.errors import FerryError
 from export.files import dump_json
 
 JSON_FILE, TABLES_FILE = "cpu.json", "cpu.md"
 LATENCY_PICTURE, PRECISION_PICTURE, TRAINING_PICTURE = "cpu-latency.png", "cpu-precisions.png", "cpu-training.png"
-WRONG, ASKED_WRONGLY = 1, 2
 
 
 def report(parts: Sequence[Part], results: Path) -> list[Path]:
@@ -100,11 +98,8 @@ def main(parts: Path, results: Path) -> None:
 
     Exit codes: 0 written; 1 the parts are not of one run; 2 asked wrongly.
     """
-    try:
+    with told_failures("report"):
         files = report(read_parts(parts), results)
-    except (FerryError, ValueError, OSError) as error:
-        click.echo(f"report: {error}", err=True)
-        sys.exit(WRONG if isinstance(error, FerryError) else ASKED_WRONGLY)
     for file in files:
         click.echo(f"report: {file}")
 

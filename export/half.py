@@ -1,8 +1,8 @@
 """model_fp16.onnx: an exported model with weights and computation in half precision; ids in and float32 logits out.
 
 Every float32 tensor and Cast becomes float16, so the file has half the size. LayerNormalization keeps its statistics in
-float32, as ONNX defines it (`stash_type`). Masks are Where with zero or minus infinity, which half has too; counts of
-tokens are exact up to 2048.
+float32, as ONNX defines it (`stash_type`). Masks are Where with zero, minus infinity or -64, which half has too; counts
+of tokens are exact up to 2048.
 
 For GPUs: ONNX Runtime's CPU has few kernels of half precision and casts about the rest. It takes 1.6 times the
 processor time of float32 (6 layers of width 384 at 8×128).

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from export.contract import PAD_ID
 from export.half import write_half
 from export.quantization import quantize, requantize
+from export.tokenizer import pad_rows
 
 Ids = npt.NDArray[np.int64]
 Batches = Sequence[tuple[Ids, Ids]]
@@ -80,15 +80,6 @@ def read_calibration(data: bytes) -> Batches:
     ends = np.cumsum(lengths)
     order = np.argsort(lengths, kind="stable")
     return [
-        _batch([ids[ends[row] - lengths[row] : ends[row]] for row in order[first : first + _BATCH]])
+        pad_rows([ids[ends[row] - lengths[row] : ends[row]] for row in order[first : first + _BATCH]])
         for first in range(0, len(order), _BATCH)
     ]
-
-
-def _batch(rows: list[npt.NDArray[np.int32]]) -> tuple[Ids, Ids]:
-    """Pad rows on the right."""
-    shape = len(rows), max(map(len, rows))
-    input_ids, attention_mask = np.full(shape, PAD_ID, np.int64), np.zeros(shape, np.int64)
-    for number, row in enumerate(rows):
-        input_ids[number, : len(row)], attention_mask[number, : len(row)] = row, 1
-    return input_ids, attention_mask

@@ -114,12 +114,16 @@ def pad_batch(encodings: Sequence[Encoding | WordEncoding]) -> tuple[npt.NDArray
     """
     if not encodings:
         raise ValueError("the batch must hold at least 1 encoding; got 0. Skip empty batches.")
-    shape = len(encodings), max(len(encoding.ids) for encoding in encodings)
-    input_ids = np.full(shape, PAD_ID, dtype=np.int64)
-    attention_mask = np.zeros(shape, dtype=np.int64)
-    for row, encoding in enumerate(encodings):
-        input_ids[row, : len(encoding.ids)] = encoding.ids
-        attention_mask[row, : len(encoding.ids)] = 1
+    return pad_rows([encoding.ids for encoding in encodings])
+
+
+def pad_rows(rows: Sequence[npt.ArrayLike]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Pad rows of ids, at least one, as `pad_batch` does."""
+    ids = [np.asarray(row, np.int64) for row in rows]
+    shape = len(ids), max(map(len, ids))
+    input_ids, attention_mask = np.full(shape, PAD_ID, np.int64), np.zeros(shape, np.int64)
+    for number, row in enumerate(ids):
+        input_ids[number, : len(row)], attention_mask[number, : len(row)] = row, 1
     return input_ids, attention_mask
 
 

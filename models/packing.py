@@ -1,10 +1,10 @@
 """Packing: the kept tokens of all rows stand in one (N, …) tensor, and padding is never computed.
 
 Every token-wise operator (embedding, normalisation, projections, feed-forward) runs on the N packed tokens. Attention
-sees a rectangle (B, L, …), L the longest row's tokens, in which each row's kept tokens are moved to columns 0 … n − 1:
-padding on the left, on the right or between tokens is all the same to it, and costs nothing. Packed tokens are in
-row-major order, hence the token at cell (b, t) of that rectangle is number start[b] + t: both ways are gathers, nothing
-is scattered.
+sees a rectangle (B, L, …), L the longest row's tokens and at least two, in which each row's kept tokens are moved to
+columns 0 … n − 1: padding on the left, on the right or between tokens is all the same to it, and costs nothing. Packed
+tokens are in row-major order, hence the token at cell (b, t) of that rectangle is number start[b] + t: both ways are
+gathers, nothing is scattered.
 
 Cells without a token repeat one of their row's, so that a gather fills them and nothing else has to; who reads a
 rectangle masks them. A batch without any token packs its first cell, so that there is something to gather; and a row

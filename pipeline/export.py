@@ -122,10 +122,10 @@ def _export(run: Path, asked: Asked, *, show: bool) -> Exported:
             for process in processes.values():
                 process.kill()
         files = {file_name: sha256_file(work / file_name) for file_name, _ in FORMATS.values()}
+        model = (work / ONNX_FILE).read_bytes()
         calibration = read_calibration((run / TRAIN_FOLDER / CALIBRATION_FILE).read_bytes())
         for precision in told["precisions"]:
             file = work / PRECISION_FILES[precision]
-            model = (work / ONNX_FILE).read_bytes()
             file.write_bytes(write_precision(precision, model, calibration, form=asked.form))
             files[file.name] = sha256_file(file)
         (work / EXPORT_RECORD).write_text(dump_json({"inputs": inputs, "files": files}))

@@ -1,18 +1,13 @@
 """The command: `python -m benchmarks.inference`."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
+from benchmarks.command import PEERS_PYTHON, told_failures
 from benchmarks.inference.plan import FULL, QUICK
 from benchmarks.parts import WORK, write_part
-from export.errors import FerryError
-from pipeline.run import ROOT
-
-PEERS_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
-WRONG, ASKED_WRONGLY = 1, 2
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -40,14 +35,11 @@ def main(quick: bool, repetitions: int | None, run: Path | None, python: Path, w
     plan = QUICK if quick else FULL
     if repetitions is not None:
         plan = replace(plan, repetitions=repetitions, own_repetitions=repetitions)
-    try:
+    with told_failures("inference"):
         if not python.is_file():
             raise ValueError(f"{python} is missing: the peers' environment. Run `make bench`, which makes it.")
         part = bench(plan, run, python, work)
         file = write_part(parts, part)
-    except (FerryError, ValueError, OSError) as error:
-        click.echo(f"inference: {error}", err=True)
-        sys.exit(WRONG if isinstance(error, FerryError) else ASKED_WRONGLY)
     for name, ratio in part.ratios.items():
         click.echo(f"{name:28} {ratio['median']:6.2f}  [{ratio['low']:.2f}, {ratio['high']:.2f}]  {ratio['peer']}")
     for reason in part.left_out:

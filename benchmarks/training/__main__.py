@@ -1,17 +1,12 @@
 """The command: `python -m benchmarks.training`."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
+from benchmarks.command import PEERS_PYTHON, told_failures
 from benchmarks.parts import WORK, Part, Table, write_part
-from export.errors import FerryError
-from pipeline.run import ROOT
-
-PEERS_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
-WRONG, ASKED_WRONGLY = 1, 2
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -34,12 +29,9 @@ def main(quick: bool, threads: int, python: Path, parts: Path) -> None:
     """
     from benchmarks.training.measure import QUICK, measure  # torch is imported when there is work for it
 
-    try:
+    with told_failures("training"):
         measured = measure(python, threads=threads, **(QUICK if quick else {}))
         file = write_part(parts, describe(measured))
-    except (FerryError, ValueError, OSError) as error:
-        click.echo(f"training: {error}", err=True)
-        sys.exit(WRONG if isinstance(error, FerryError) else ASKED_WRONGLY)
     ratio = measured["ratio"]
     click.echo(f"training_tokens  {ratio['median']:.2f}  [{ratio['low']:.2f}, {ratio['high']:.2f}]  {ratio['peer']}")
     click.echo(f"training: {file}")

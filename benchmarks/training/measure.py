@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.training.arms import ROOT, Arm, Training, Worker, ferry_arm, huggingface_arm, take_turns
+from benchmarks.training.arms import Arm, Training, Worker, ferry_arm, huggingface_arm, take_turns
 from benchmarks.training.figures import median_with_interval, paired_ratios, smooth, tokens_per_second
 from benchmarks.training.job import Rows, Settings, choose_rows, write_job
 from export.contract import TOKENIZER_CONFIG_FILE, TOKENIZER_JSON_FILE
@@ -21,7 +21,6 @@ from pipeline.data.examples import Examples
 from pipeline.data.own import open_data
 from pipeline.tasks import TASKS
 
-PEER_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
 # Real tokens that each training sees, that it sees in one turn, and of the rows that it is validated on.
 BUDGET, SEGMENT, HELD_OUT = 120_000, 6_000, 30_000
 # What takes a minute.
@@ -38,7 +37,7 @@ CURVE_POINTS = 40
 
 
 def measure(
-    peer_python: Path = PEER_PYTHON,
+    peer_python: Path,
     *,
     budget: int = BUDGET,
     segment_tokens: int = SEGMENT,

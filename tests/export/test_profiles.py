@@ -5,12 +5,14 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 import torch
+from onnx import numpy_helper
 
 from export.contract import ONNX_METADATA_KEY
 from export.model import CONFIG_FILE, model_limits
@@ -18,9 +20,11 @@ from export.onnx_export import ONNX_FILE, read_onnx
 from export.profiles import DEFAULT_PROFILE, PROFILES
 from export.proof.cases import Case, build_grid
 from export.proof.checks import Files, check_files
+from export.rewrite.attention import FAINT
 from pipeline import cli
 from tests.export.proof.subjects import build_files, eager_model
 from tests.oldest import FOLDER, answer
+from tests.sabotage.tools import set_attribute
 
 # What is written otherwise from profile to profile: fused attention, attention written out, and one that looks back.
 SHAPES = {"sdpa": {}, "full": {"attention": "full"}, "causal": {"causal": True}}
@@ -81,6 +85,62 @@ def test_a_file_of_no_profile_is_refused(files: dict[str, dict[str, bytes]]) -> 
     assert problems["opset and IR version"] == (
         "can't be checked: model.onnx must be of a profile of cpu, cuda, web, portable; it says 'tpu'",
     )
+
+
+def factor(number: float, other: float) -> Callable[[onnx.ModelProto], None]:
+    """Exchange a stored number for another."""
+
+    def edit(model: onnx.ModelProto) -> None:
+        (tensor,) = (
+            tensor
+            for tensor in model.graph.initializer
+            if tensor.data_type == onnx.TensorProto.FLOAT and numpy_helper.to_array(tensor).tolist() == number
+        )
+        tensor.CopyFrom(numpy_helper.from_array(np.float32(other), tensor.name))
+
+    return edit
+
+
+def attribute(name: str, key: str, value: float) -> Callable[[onnx.ModelProto], None]:
+    return lambda model: set_attribute(next(node for node in model.graph.node if node.name == name), key, value)
+
+
+def exchange_keys_and_values(model: onnx.ModelProto) -> None:
+    names = (f"encoder.blocks.0.attention.qkv/MatMul_{number}" for number in (1, 2))
+    keys, values = (next(node for node in model.graph.node if node.name == name).input for name in names)
+    keys[1], values[1] = values[1], keys[1]
+
+
+# What is written otherwise in one profile: what changes there, and the check that says so.
+FAULTS = {
+    "cuda-product-times-a-number": (
+        "cuda",
+        attribute("encoder.blocks.0.attention.out/Gemm", "alpha", 1.0000001),
+        "operators' attributes",
+    ),
+    "cuda-weight-not-turned": (
+        "cuda",
+        attribute("encoder.blocks.0.attention.out/Gemm", "transB", 0),
+        "weights in their places",
+    ),
+    "portable-faint-is-loud": ("portable", factor(FAINT, -8.0), "numbers"),
+    "portable-scale": ("portable", factor(float(np.float32(8**-0.5)), 0.25), "numbers"),
+    "portable-half-of-gelu": ("portable", factor(0.5, 0.4), "numbers"),
+    "portable-root-of-gelu": ("portable", factor(float(np.float32(2**0.5)), 1.5), "numbers"),
+    "portable-keys-for-values": ("portable", exchange_keys_and_values, "attention"),
+    "cpu-faint-is-loud": ("cpu", factor(FAINT, -8.0), "numbers"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_the_form_of_a_profile_is_named(files: dict[str, dict[str, bytes]], fault: str) -> None:
+    profile, edit, check = FAULTS[fault]
+    model = read_onnx(files[profile][ONNX_FILE])
+    edit(model)
+    planted = {**files[profile], ONNX_FILE: model.SerializeToString()}
+    problems = {check.name: check.problems for check in check_files(Files(planted.__getitem__)) if check.problems}
+    assert check in problems
+    assert "model.onnx is a fresh export" in problems
 
 
 def test_portable_files_hold_operators_of_opset_18_alone(files: dict[str, dict[str, bytes]]) -> None:

@@ -1,6 +1,7 @@
 """`python -m tests.oldest`: install the oldest ONNX Runtimes that profiles name, beside the environment's own.
 
-A release without a wheel for this Python is told and left out; its tests are skipped then.
+A release without a wheel for this Python is told and left out; its tests are skipped then. Any other reason is an
+error.
 """
 
 import shutil
@@ -22,17 +23,23 @@ def main() -> None:
         shutil.rmtree(new, ignore_errors=True)
         minor = int(version.split(".")[1])
         wanted = [f"onnxruntime=={version}", *([_OLD_NUMPY] if minor < 19 else [])]
-        if _install(wanted, new):
+        said = _install(wanted, new)
+        if said is None:
             new.rename(FOLDER / version)
-        else:
-            shutil.rmtree(new, ignore_errors=True)
-            print(f"ONNX Runtime {version} can't be installed for this Python; its tests are skipped", file=sys.stderr)
+            continue
+        shutil.rmtree(new, ignore_errors=True)
+        # Where the index can't be reached, there are no versions at all.
+        if "No matching distribution found" not in said or "(from versions: none)" in said:
+            sys.exit(f"ONNX Runtime {version} can't be installed:\n{said}")
+        print(f"ONNX Runtime {version} has no wheel for this Python; its tests are skipped", file=sys.stderr)
 
 
-def _install(wanted: list[str], folder: Path) -> bool:
+def _install(wanted: list[str], folder: Path) -> str | None:
+    """Install into a folder, and return what pip says if it can't."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     command = [*pip, "--only-binary=:all:", "--target", str(folder), *wanted]
-    return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return None if done.returncode == 0 else done.stderr.strip()
 
 
 if __name__ == "__main__":

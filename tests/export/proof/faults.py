@@ -6,6 +6,7 @@ They are planted so that the numbers of a model barely move, or not at all: only
 import io
 import json
 import zipfile
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -171,6 +172,46 @@ def write_out_attention(model: onnx.ModelProto) -> None:
     model.graph.node.remove(fused)
     for number, new in enumerate(nodes):
         model.graph.node.insert(place + number, new)
+
+
+def exchange_parts(operator: str, place: int) -> Callable[[onnx.ModelProto], None]:
+    """Let keys take the part of a weight or bias that is the values', and the other way round."""
+
+    def edit(model: onnx.ModelProto) -> None:
+        keys, values = (named(model, f"encoder.blocks.0.attention.qkv/{operator}_{number}").input for number in (1, 2))
+        keys[place], values[place] = values[place], keys[place]
+
+    return edit
+
+
+def keys_of_other_input(model: onnx.ModelProto) -> None:
+    """Let keys be made of what comes into the block, not of its norm."""
+    keys = named(model, "encoder.blocks.0.attention.qkv/MatMul_1")
+    norm = node(model, "LayerNormalization")
+    place = list(model.graph.node).index(keys)
+    model.graph.initializer.append(numpy_helper.from_array(np.array([0]), "leading"))
+    model.graph.node.insert(place, helper.make_node("Unsqueeze", [norm.input[0], "leading"], ["raw"], name="raw"))
+    keys.input[0] = "raw"
+
+
+def values_in_other_cells(model: onnx.ModelProto) -> None:
+    """Lay values out by another map than queries and keys."""
+    gathers = [
+        user
+        for user in model.graph.node
+        if user.op_type == "Gather" and user.output[0] in node(model, "Attention").input[:3]
+    ]
+    place = list(model.graph.node).index(gathers[2])
+    model.graph.initializer.append(numpy_helper.from_array(np.array(0), "nothing_more"))
+    cells = helper.make_node("Add", [gathers[2].input[1], "nothing_more"], ["cells"], name="cells")
+    model.graph.node.insert(place, cells)
+    gathers[2].input[1] = "cells"
+
+
+def split_elsewhere(model: onnx.ModelProto) -> None:
+    """Split the turned weight of queries, keys and values along its other axis, where sizes allow that at load."""
+    split = next(user for user in model.graph.node if user.op_type == "Split" and len(user.output) == 3)
+    tools.set_attribute(split, "axis", 0)
 
 
 def freeze_inside(model: onnx.ModelProto) -> None:
@@ -347,6 +388,14 @@ FAULTS: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "onnx-attention-softcap": (set_attribute("Attention", "softcap", 1e6), ("attention", *ONNX)),
     "onnx-queries-for-keys": (swap_inputs("Attention", 0, 1), ("attention", *ONNX)),
     "onnx-mask-of-sizes": (onnx_fault(constant_mask), ("attention", "numbers", *ONNX)),
+    "onnx-weights-of-keys-for-values": (onnx_fault(exchange_parts("MatMul", 1)), ("attention", *ONNX)),
+    "onnx-biases-of-keys-for-values": (onnx_fault(exchange_parts("Add", 1)), ("attention", *ONNX)),
+    "onnx-keys-of-another-input": (onnx_fault(keys_of_other_input), ("attention", *ONNX)),
+    "onnx-values-in-other-cells": (onnx_fault(values_in_other_cells), ("attention", *ONNX)),
+    "onnx-parts-of-another-axis": (
+        onnx_fault(split_elsewhere),
+        ("attention", "no frozen axis", "onnx.checker", *ONNX),
+    ),
     "onnx-heads": (onnx_fault(other_heads), ("attention", *ONNX)),
     "onnx-attention-written-out": (onnx_fault(write_out_attention), ("fused attention", "numbers", *ONNX)),
     "onnx-times-nearly-one": (onnx_fault(scale_output), ("numbers", *ONNX)),

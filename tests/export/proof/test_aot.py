@@ -18,6 +18,7 @@ from export.proof.runtimes.aot import AotRuntime
 from export.proof.runtimes.aot_child import READY, read_frame
 from export.proof.runtimes.compiler import find_compiler
 from export.pt2 import PT2_FILE
+from tests.export.proof.subjects import build_files
 
 ROOT = Path(__file__).resolve().parents[3]
 needs_a_compiler = pytest.mark.skipif(bool(missing_for_aot()), reason="; ".join(missing_for_aot()))
@@ -48,6 +49,17 @@ def test_the_answer_is_eagers(good: dict[str, bytes], compiled: AotRuntime, shap
         logits = compiled.run(ids, mask)
         assert logits.dtype == np.float32
         np.testing.assert_allclose(logits, eager.run(ids, mask), **CLOSE)
+
+
+@needs_a_compiler
+def test_written_out_attention_is_built_too() -> None:
+    """Its products have as many rows as the batch's longest row, which may be one."""
+    files = build_files(attention="full")
+    compiled, eager = AotRuntime(files.__getitem__), open_runtime(EAGER, files.__getitem__)
+    for shape in ((1, 1), (3, 1), (4, 9)):
+        ids = np.random.default_rng(0).integers(0, 40, shape)
+        for mask in (ones(*shape), ids % 2, 0 * ids):
+            np.testing.assert_allclose(compiled.run(ids, mask), eager.run(ids, mask), **CLOSE)
 
 
 @needs_a_compiler
