@@ -12,6 +12,7 @@ import onnxruntime as ort
 import pytest
 import torch
 import torch.nn.functional as F
+from onnx import numpy_helper
 from torch import Tensor, nn
 
 import export.onnx_export
@@ -20,6 +21,7 @@ from export.contract import ATTENTION_MASK, INPUT_IDS, Limits
 from export.onnx_export import export_onnx
 from export.proof.cases import Ids, build_grid
 from export.rewrite import rewrite
+from export.rewrite.attention import FAINT
 from models.attention.sdpa import SDPAttention
 from models.config import EncoderConfig
 from models.heads import TextClassifier, TokenTagger
@@ -127,15 +129,20 @@ def test_hidden_keys_are_faint_where_each_repeats_one_that_is_seen() -> None:
     assert masks_of(causal) == {onnx.TensorProto.BOOL}
 
 
-def test_a_hidden_key_weighs_nothing_however_large_the_scores() -> None:
+# Weights spread over the keys, and scores of thousands, where softmax is one key.
+@pytest.mark.parametrize("size", [0.3, 30.0])
+def test_a_hidden_key_weighs_nothing(size: float) -> None:
     model = classifier(1)
     qkv = model.encoder.blocks[0].attention.qkv
     with torch.no_grad():
-        # Scores of thousands, either sign: softmax is one key.
-        qkv.weight.normal_(generator=torch.Generator().manual_seed(1)).mul_(30)
+        qkv.weight.normal_(generator=torch.Generator().manual_seed(1)).mul_(size)
+        # The exporter drops a bias of zeros, and the rule looks for a Linear with one.
+        qkv.bias.fill_(0.1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         data = export_onnx(capture(model.eval().requires_grad_(False), LIMITS), {})
+    stored = onnx.load_from_string(data).graph.initializer
+    assert FAINT in [numpy_helper.to_array(tensor).tolist() for tensor in stored]
     ids = torch.randint(5, 40, (3, 17), generator=torch.Generator().manual_seed(2))
     mask = (torch.arange(17) < torch.tensor([[17], [1], [6]])).long()
     alone = [session_answer(data, ids[row : row + 1, : mask[row].sum()]) for row in range(3)]
