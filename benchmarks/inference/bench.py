@@ -16,6 +16,7 @@ from benchmarks.inference.options import THREADS
 from benchmarks.inference.ours import FLOAT32
 from benchmarks.inference.peers import Worker
 from benchmarks.inference.plan import Plan
+from benchmarks.inference.precisions import precision_rows, precision_table
 from benchmarks.inference.prepare import TRAINED_PEER, Prepared, engines_of, prepare
 from benchmarks.inference.ratios import paired_ratio
 from benchmarks.inference.sessions import Model
@@ -58,9 +59,11 @@ def bench(plan: Plan, run: Path | None, python: Path, work: Path, *, show: bool 
     ratios = {name: ratio for shape in timed for name, ratio in compare(shape).items()}
     rows = latency_rows(timed)
     tables = [*latency_tables(rows), start_table(starts)]
-    if prepared.trained is not None:
+    precisions = []
+    if (trained := prepared.trained) is not None:
         ratios[f"trained_batch{TRAINED_BATCH}"] = paired_ratio(own[TRAINED_PEER], own[FLOAT32], peer=TRAINED_PEER)
-        tables.append(own_table(own, sum(len(batch.ids) for batch in prepared.trained.batches)))
+        precisions = precision_rows(trained.ours, trained.batches, trained.targets, own)
+        tables += [own_table(own, sum(len(batch.ids) for batch in trained.batches)), precision_table(precisions)]
     return Part(
         name=PART,
         ratios={name: asdict(ratio) for name, ratio in ratios.items()},
@@ -71,6 +74,7 @@ def bench(plan: Plan, run: Path | None, python: Path, work: Path, *, show: bool 
             "latency": rows,
             "trained_seconds": {name: [round(value, 6) for value in seconds] for name, seconds in own.items()},
             "starts": starts,
+            **({"precisions": precisions} if precisions else {}),
         },
         tables=tables,
         left_out=prepared.left_out,
@@ -101,9 +105,9 @@ def _measure_shapes(
 def _measure_trained(plan: Plan, prepared: Prepared, after_each: Callable[[], object]) -> dict[str, list[float]]:
     if prepared.trained is None:
         return {}
+    files = {**prepared.trained.ours, TRAINED_PEER: prepared.trained.peer.read_bytes()}
     return measure_own(
-        Model(prepared.trained.ours),
-        {TRAINED_PEER: Model(prepared.trained.peer.read_bytes())},
+        {name: Model(data) for name, data in files.items()},
         prepared.trained.batches,
         repetitions=plan.own_repetitions,
         after_each=after_each,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.inference.measure import FLOOR, SORTED, Timed, compare_each
-from benchmarks.inference.ours import FLOAT32, INT8
+from benchmarks.inference.ours import FLOAT32
 from benchmarks.inference.peers import PEERS
 from benchmarks.inference.work import FILLS
 from benchmarks.parts import Table
@@ -26,7 +26,7 @@ def title_of(candidate: str) -> str:
         return PEERS[candidate].title
     if candidate == FLOOR:
         return "floor: the matrix products alone"
-    return "Ferry" if candidate == FLOAT32 else f"Ferry int8, {candidate.removeprefix(f'{INT8}-')}"
+    return candidate.replace(FLOAT32, "Ferry", 1).replace("-", " ", 1).replace("-", ", ", 1)
 
 
 def latency_rows(timed: Sequence[Timed]) -> list[dict[str, Any]]:

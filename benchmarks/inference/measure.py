@@ -151,8 +151,7 @@ def compare_each(timed: Timed) -> dict[str, Ratio]:
 
 
 def measure_own(
-    ours: Model,
-    peers: Mapping[str, Model],
+    models: Mapping[str, Model],
     batches: Sequence[Batch],
     *,
     repetitions: int,
@@ -163,7 +162,6 @@ def measure_own(
     Raises:
         FerryError: if a candidate does not answer.
     """
-    models = {FLOAT32: ours, **peers}
     candidates = {name: SessionReady.of_batches(model, batches) for name, model in models.items()}
     for name, candidate in candidates.items():
         check_peer(name, candidate.outputs(), sum(len(batch.ids) for batch in batches))

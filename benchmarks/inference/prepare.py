@@ -10,10 +10,12 @@ from torch import nn
 from benchmarks.inference import ours, peers
 from benchmarks.inference.peers import PEERS
 from benchmarks.inference.plan import Plan
+from benchmarks.inference.precisions import write_precisions
 from benchmarks.inference.work import ENCODER, LABELS, Batch, read_own_batches
 from export.files import read_json
 from export.model import CONFIG_FILE, model_labels
 from export.onnx_export import ONNX_FILE
+from export.proof.runtimes import Ids
 from models.config import EncoderConfig
 from pipeline.run import EXPORT_FOLDER, EXPORT_RECORD, TRAIN_FOLDER, read_record
 
@@ -24,11 +26,15 @@ TRAINED_PEER = "optimum-O3"
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """A trained model of ours, a peer of its dimensions, and the batches that both answer."""
+    """A trained model of ours in each precision, a peer of its dimensions, and the batches that all answer.
 
-    ours: bytes
+    `targets` are of each batch the right labels, (B,) or (B, T).
+    """
+
+    ours: dict[str, bytes]
     peer: Path
     batches: list[Batch]
+    targets: list[Ids]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,8 +99,10 @@ def _trained_arguments(run: Path) -> dict[str, int]:
 
 
 def _read_trained(run: Path, peer: Path, most: int | None) -> Trained:
-    batches = read_own_batches(run / TRAIN_FOLDER)[:most]
-    return Trained(ours=(run / EXPORT_FOLDER / ONNX_FILE).read_bytes(), peer=peer, batches=batches)
+    train, float32 = run / TRAIN_FOLDER, (run / EXPORT_FOLDER / ONNX_FILE).read_bytes()
+    batches, targets = read_own_batches(train)
+    files = {ours.FLOAT32: float32, **write_precisions(float32, train)}
+    return Trained(ours=files, peer=peer, batches=batches[:most], targets=targets[:most])
 
 
 def _file(folder: Path, name: str) -> Path:

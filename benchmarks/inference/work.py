@@ -62,8 +62,11 @@ def make_batch(batch: int, length: int, fill: str) -> Batch:
     return Batch(ids=ids[order], mask=mask[order])
 
 
-def read_own_batches(train: Path) -> list[Batch]:
+def read_own_batches(train: Path) -> tuple[list[Batch], list[Ids]]:
     """Cut the test split of a training, in its own order, into batches as wide as their longest text.
+
+    Returns:
+        The batches, and of each the right labels, (B,) or (B, T), NO_ANSWER where none is asked for.
 
     Raises:
         ValueError: if the folder does not hold a training of this version.
@@ -71,8 +74,9 @@ def read_own_batches(train: Path) -> list[Batch]:
     config = read_json(train / CONFIG_FILE)
     tokenizer = Tokenizer((train / TOKENIZER_FILE).read_bytes(), max_length=model_limits(config).max_length)
     examples = TASKS[config["task"]].encode(tokenizer, read_test_split(train / TEST_SPLIT_FILE))
-    batches = []
+    batches, answers = [], []
     for start in range(0, len(examples), TRAINED_BATCH):
-        ids, mask, _ = examples.batch(list(range(start, min(start + TRAINED_BATCH, len(examples)))))
+        ids, mask, targets = examples.batch(list(range(start, min(start + TRAINED_BATCH, len(examples)))))
         batches.append(Batch(ids=ids, mask=mask))
-    return batches
+        answers.append(targets)
+    return batches, answers
