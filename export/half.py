@@ -18,7 +18,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from export.metadata_props import add_metadata
-from export.node_names import all_nodes, module_of
+from export.node_names import all_nodes, inner_graphs, module_of
 
 FLOAT16 = "float16"
 
@@ -37,7 +37,8 @@ def write_half(model: bytes) -> bytes:
         for attribute in node.attribute:
             if node.op_type == "Cast" and attribute.name == "to" and attribute.i == TensorProto.FLOAT:
                 attribute.i = TensorProto.FLOAT16
-    for value in graph.value_info:
+    inner = [value for branch in inner_graphs(graph) for value in branch.output]
+    for value in (*graph.value_info, *inner):
         if value.type.tensor_type.elem_type == TensorProto.FLOAT:
             value.type.tensor_type.elem_type = TensorProto.FLOAT16
     _return_float32(graph)

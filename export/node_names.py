@@ -59,9 +59,46 @@ def all_nodes(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.Node
     """Yield every node of a graph or a function, and of the graphs inside its nodes."""
     for node in graph.node:
         yield node
-        for attribute in node.attribute:
-            for inner in [attribute.g] * attribute.HasField("g") + list(attribute.graphs):
-                yield from all_nodes(inner)
+        for inner in graphs_of(node):
+            yield from all_nodes(inner)
+
+
+def inner_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graphs inside the nodes of a graph, and inside theirs."""
+    for node in all_nodes(graph):
+        yield from graphs_of(node)
+
+
+def graphs_of(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    """Return the graphs that a node has as attributes: the branches of an If."""
+    return [
+        inner for attribute in node.attribute for inner in [attribute.g] * attribute.HasField("g") + [*attribute.graphs]
+    ]
+
+
+def inputs_of(node: onnx.NodeProto) -> list[str]:
+    """Return what a node takes, and what its branches take, their own values among it."""
+    return [*node.input, *(name for branch in graphs_of(node) for inner in branch.node for name in inputs_of(inner))]
+
+
+def flat_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Yield every node as if all branches were computed: those of its branches before a node that takes what they give.
+
+    Such a node is a copy without branches.
+    """
+    for node in graph.node:
+        branches = graphs_of(node)
+        if not branches:
+            yield node
+            continue
+        for branch in branches:
+            yield from flat_nodes(branch)
+        flat = onnx.NodeProto()
+        flat.CopyFrom(node)
+        del flat.attribute[:]
+        flat.attribute.extend(part for part in node.attribute if not (part.HasField("g") or part.graphs))
+        flat.input.extend(value.name for branch in branches for value in branch.output)
+        yield flat
 
 
 def _scope(node: onnx.NodeProto) -> str | None:

@@ -7,10 +7,9 @@ inputs and outputs. A file says in its metadata which row it is of, and is held 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onnxscript.rewriter import RewriteRule
-
 from export.quantization.forms import DYNAMIC, QDQ, STATIC
 from export.rewrite import FOR_CPU, LOWERED
+from export.rewrite.rule import Rule
 
 # The command line has its own copy, for it imports nothing heavy; a test holds both together.
 DEFAULT_PROFILE = "cpu"
@@ -28,7 +27,7 @@ class Profile:
     use: str
     opset: int
     ir_version: int
-    rules: Sequence[RewriteRule]
+    rules: Sequence[Rule]
     minimum_onnxruntime: str
     fused: str
     gelu: str
@@ -61,7 +60,7 @@ PROFILES: dict[str, Profile] = {
         use="browsers, by ONNX Runtime Web: as fast in WebAssembly as the CPU's form, and read by older releases",
         opset=18,
         ir_version=8,
-        rules=(*FOR_CPU, *LOWERED),
+        rules=LOWERED,
         # Of onnxruntime-web; older ones were not tried.
         minimum_onnxruntime="1.17.3",
         fused="Softmax",
@@ -72,7 +71,7 @@ PROFILES: dict[str, Profile] = {
         use="any runtime: operators of opset 18 alone",
         opset=18,
         ir_version=8,
-        rules=(*FOR_CPU, *LOWERED),
+        rules=LOWERED,
         minimum_onnxruntime="1.16.3",
         fused="Softmax",
         gelu="Erf",

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import onnx
 
+from export.node_names import inputs_of
+
 
 @dataclass(frozen=True)
 class Part:
@@ -73,7 +75,7 @@ def find_linears(graph: onnx.GraphProto) -> list[Linear]:
         elif node.input[0] in turned:
             whole = turned[node.input[0]][0]
             turned |= {name: (whole, part) for name, part in zip(node.output, parts, strict=True)}
-    readers = Counter(name for node in graph.node for name in node.input)
+    readers = Counter(name for node in graph.node for name in inputs_of(node))
     sums = {name: node for node in graph.node if node.op_type == "Add" for name in node.input}
     linears = []
     for node in graph.node:

@@ -8,6 +8,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from export.node_names import inputs_of
+
 
 @dataclass
 class Written:
@@ -38,7 +40,7 @@ class Written:
     def replace_in(self, graph: onnx.GraphProto) -> None:
         """Put what was written into a graph, whose tensors stay as far as a node takes them."""
         nodes = _used(self.nodes, {value.name for value in graph.output})
-        taken = {name for node in nodes for name in node.input}
+        taken = {name for node in nodes for name in inputs_of(node)}
         given = {name for node in nodes for name in node.output}
         tensors = [tensor for tensor in (*graph.initializer, *self.tensors.values()) if tensor.name in taken]
         values = [value for value in graph.value_info if value.name in given]
@@ -55,5 +57,5 @@ def _used(nodes: list[onnx.NodeProto], outputs: set[str]) -> list[onnx.NodeProto
     for node in reversed(nodes):
         if wanted & set(node.output):
             kept.append(node)
-            wanted.update(node.input)
+            wanted.update(inputs_of(node))
     return kept[::-1]

@@ -16,11 +16,14 @@ from onnx import numpy_helper
 
 from export.contract import ONNX_METADATA_KEY
 from export.model import CONFIG_FILE, model_limits
+from export.node_names import all_nodes
 from export.onnx_export import ONNX_FILE, read_onnx
 from export.profiles import DEFAULT_PROFILE, PROFILES
 from export.proof.cases import Case, build_grid
 from export.proof.checks import Files, check_files
 from export.rewrite.attention import FAINT
+from export.rewrite.row_groups import GROUPS
+from export.rewrite.uneven import UNEVEN
 from pipeline import cli
 from tests.export.proof.subjects import build_files, eager_model
 from tests.oldest import FOLDER, answer
@@ -43,11 +46,12 @@ def test_the_command_line_names_the_profiles_that_there_are() -> None:
 @pytest.mark.parametrize("name", PROFILES)
 def test_a_file_has_the_form_of_its_profile(files: dict[str, dict[str, bytes]], name: str) -> None:
     profile, model = PROFILES[name], read_onnx(files[name][ONNX_FILE])
-    kinds = Counter(node.op_type for node in model.graph.node)
+    kinds = Counter(node.op_type for node in all_nodes(model.graph))
     assert [(entry.domain, entry.version) for entry in model.opset_import] == [("", profile.opset)]
     assert model.ir_version == profile.ir_version
-    # Two layers, and the head's own GELU.
-    assert (kinds[profile.fused], kinds[profile.gelu]) == (2, 3)
+    # Two layers, each with an attention for even rows and one a group, and the head's own GELU.
+    a_layer = 1 + GROUPS if UNEVEN in profile.rules else 1
+    assert (kinds[profile.fused], kinds[profile.gelu]) == (2 * a_layer, 3)
     metadata = json.loads(next(entry.value for entry in model.metadata_props if entry.key == ONNX_METADATA_KEY))
     assert metadata["profile"] == name
     assert metadata["minimum_runtime"]["onnxruntime"] == profile.minimum_onnxruntime

@@ -22,6 +22,7 @@ from export.contract import (
 )
 from export.files import dump_json
 from export.model import CONFIG_FILE, WEIGHTS_FILE, model_limits, restore_model
+from export.node_names import all_nodes, inner_graphs
 from export.onnx_export import ONNX_FILE, export_onnx
 from export.pt2 import PT2_FILE, export_pt2
 from export.torchscript import TORCHSCRIPT_FILE, export_torchscript
@@ -160,9 +161,19 @@ def initializer(model: onnx.ModelProto, name: str) -> onnx.TensorProto:
 
 
 def nodes_of(model: onnx.ModelProto, operator: str) -> list[onnx.NodeProto]:
-    found = [node for node in model.graph.node if node.op_type == operator]
+    """Return the nodes of one operator, those in branches too."""
+    found = [node for node in all_nodes(model.graph) if node.op_type == operator]
     assert found, operator
     return found
+
+
+def home_of(model: onnx.ModelProto, node: onnx.NodeProto) -> onnx.GraphProto:
+    """Return the graph that holds a node: the model's, or a branch."""
+    return next(
+        graph
+        for graph in (model.graph, *inner_graphs(model.graph))
+        if any(node.output[0] in other.output for other in graph.node)
+    )
 
 
 def set_attribute(node: onnx.NodeProto, name: str, value: object) -> None:

@@ -9,6 +9,8 @@ from export.proof.checks.files import Files
 from export.proof.checks.onnx_graph import OnnxGraph, attributes_of, describe
 from export.proof.checks.script_graph import COMPUTED, arguments_of
 from export.rewrite.attention import PARTS
+from export.rewrite.row_groups import GROUPS
+from export.rewrite.uneven import UNEVEN
 from export.torchscript import TORCHSCRIPT_FILE
 from models.attention import ATTENTIONS
 
@@ -19,6 +21,8 @@ _ONNX_CORES = ("Attention", "Softmax")
 _NAMES = ("queries", "keys", "values")
 # Nodes that move a tensor's values about, or multiply all of them, or hide some.
 _ONNX_MOVES = frozenset({"Mul", "Reshape", "Transpose", "Where"})
+# Those that lay packed tokens out in a rectangle.
+_ONNX_LAYS_OUT = _ONNX_MOVES | {"Gather", "Squeeze"}
 _SCRIPT_MOVES = frozenset({"aten::mul", "aten::transpose", "aten::view"})
 _SCRIPT_MASKS = frozenset({"aten::masked_fill"})
 # What `Attention` must leave to the mask, or to its defaults. The scale's own default is 1 / √D.
@@ -33,15 +37,23 @@ def check_fused(files: Files) -> list[str]:
     config = files.config["encoder"]
     core = ATTENTIONS[config["attention"]].core
     in_onnx = {"fused": files.profile.fused, "softmax": "Softmax"}[core]
+    a_layer = {ONNX_FILE: 1 + GROUPS if _is_grouped(files) else 1, TORCHSCRIPT_FILE: 1}
     counted = [
         *((ONNX_FILE, name, len(files.graph.of_kind(name)), name == in_onnx) for name in _ONNX_CORES),
         *((TORCHSCRIPT_FILE, name, len(files.script.of_kind(name)), name == CORES[core]) for name in CORES.values()),
     ]
     return [
-        f"{file} has {got} of {wanted} {name}, one a layer of {config['attention']!r} attention"
+        f"{file} has {got} of {wanted} {name}, {a_layer[file]} a layer of {config['attention']!r} attention"
         for file, name, got, is_core in counted
-        if got != (wanted := config["num_layers"] if is_core else 0)
+        if got != (wanted := config["num_layers"] * a_layer[file] if is_core else 0)
     ]
+
+
+def _is_grouped(files: Files) -> bool:
+    """Whether each layer has an operator for even rows, and one for each group of rows."""
+    config = files.config["encoder"]
+    fused = ATTENTIONS[config["attention"]].core == "fused"
+    return fused and UNEVEN in files.profile.rules and not config["causal"]
 
 
 def check_attention(files: Files) -> list[str]:
@@ -50,6 +62,7 @@ def check_attention(files: Files) -> list[str]:
 
 def _check_onnx(files: Files) -> Iterator[str]:
     graph, config = files.graph, files.config["encoder"]
+    without_mask = _names_of_even(files)
     heads, width = config["num_heads"], config["dim"] // config["num_heads"]
     for node in graph.of_kind("Attention"):
         where = f"{ONNX_FILE}, {describe(node)}"
@@ -66,8 +79,10 @@ def _check_onnx(files: Files) -> Iterator[str]:
         for name in sorted(attributes.keys() | _ONNX_ATTENTION.keys()):
             if attributes.get(name) != _ONNX_ATTENTION.get(name):
                 yield f"{where}: {name} is {attributes.get(name)!r}; it must be {_ONNX_ATTENTION.get(name)!r}"
-        if len(node.input) != 4:
-            yield f"{where}: has {len(node.input)} inputs; it must have queries, keys, values and a mask"
+        taken = PARTS if node.output[0] in without_mask else PARTS + 1
+        if len(node.input) != taken:
+            needed = "queries, keys and values" if taken == PARTS else "queries, keys, values and a mask"
+            yield f"{where}: has {len(node.input)} inputs; it must have {needed}"
         yield from _check_wiring(files, where, list(node.input[:3]))
     for node in graph.of_kind("Softmax"):
         scores = _masked(files, node.input[0])
@@ -84,6 +99,27 @@ def _check_onnx(files: Files) -> Iterator[str]:
     for node in _cores(graph):
         if ATTENTION_MASK not in graph.dependencies.get(_mask_of(node), frozenset()):
             yield f"{ONNX_FILE}, {describe(node)}: its mask does not follow from {ATTENTION_MASK}"
+
+
+def _names_of_even(files: Files) -> set[str]:
+    """Return what the nodes give that run only if all cells of the rectangle hold tokens, so that nothing is hidden."""
+    choices = [node for node in files.onnx.graph.node if node.op_type == "If" and _counts_cells(files, node)]
+    branches = [part.g for node in choices for part in node.attribute if part.name == "then_branch"]
+    return {name for branch in branches for node in branch.node for name in node.output}
+
+
+def _counts_cells(files: Files, choice: Any) -> bool:
+    """Whether an If asks for as many tokens as cells: the sizes of what the groups gather and where it goes."""
+    graph = files.graph
+    equal = graph.producers.get(choice.input[0])
+    if equal is None or equal.op_type != "Equal":
+        return False
+    sizes = [graph.producers.get(name) for name in equal.input]
+    if any(node is None or node.op_type != "Size" for node in sizes):
+        return False
+    counted = [graph.shapes.get(node.input[0], ()) for node in sizes if node is not None]
+    follow = [graph.dependencies.get(node.input[0], frozenset()) for node in sizes if node is not None]
+    return [len(sizes) for sizes in counted] == [2, 1] and follow == [frozenset({ATTENTION_MASK})] * 2
 
 
 def _cores(graph: OnnxGraph) -> list[Any]:
@@ -112,11 +148,12 @@ def _comes_from(files: Files, name: str, node: Any) -> bool:
 def _check_wiring(files: Files, where: str, values: list[str]) -> Iterator[str]:
     """Check that queries, keys, values are the first, second and third part of one projection."""
     graph = files.graph
-    sources = [graph.trace_back(name, _ONNX_MOVES) for name in values]
-    makers = [graph.producers.get(source) for source in sources]
-    if all(maker is not None and maker.op_type == "Gather" for maker in makers):
-        yield from _check_projections(files, where, sources)
+    ways = [_way_back(graph, name) for name in values]
+    makers = [graph.producers.get(source) for source, _ in ways]
+    if all(maker is not None and maker.op_type == "Add" for maker in makers):
+        yield from _check_projections(files, where, ways)
         return
+    sources = [graph.trace_back(name, _ONNX_MOVES) for name in values]
     splits = {id(graph.producers.get(source)): graph.producers.get(source) for source in sources}
     split = next(iter(splits.values()))
     if len(splits) != 1 or split is None or split.op_type != "Split":
@@ -126,22 +163,31 @@ def _check_wiring(files: Files, where: str, values: list[str]) -> Iterator[str]:
         yield f"{where}: takes {', '.join(order)} in the place of queries, keys, values"
 
 
-def _check_projections(files: Files, where: str, values: list[str]) -> Iterator[str]:
+def _way_back(graph: OnnxGraph, name: str) -> tuple[str, list[Any]]:
+    """Follow a value back to what was laid out, and say how it was."""
+    way: list[Any] = []
+    node = graph.producers.get(name)
+    while node is not None and node.op_type in _ONNX_LAYS_OUT:
+        # Heads are set apart, and queries are scaled, by constants.
+        if not all(taken in graph.arrays for taken in node.input[1:]):
+            way.append((node.op_type, list(node.input[1:]), attributes_of(node)))
+        name = node.input[0]
+        node = graph.producers.get(name)
+    return name, way
+
+
+def _check_projections(files: Files, where: str, ways: list[tuple[str, list[Any]]]) -> Iterator[str]:
     """Check that queries, keys, values are laid out alike, each made of one input by its own part of one Linear."""
     graph = files.graph
-    gathers = [graph.producers[name] for name in values]
-    sums = [graph.producers.get(graph.trace_back(node.input[0], frozenset({"Squeeze"}))) for node in gathers]
+    sums = [graph.producers.get(source) for source, _ in ways]
     products = [
         graph.producers.get(node.input[0]) if node is not None and len(node.input) == 2 else None for node in sums
     ]
     if any(product is None or product.op_type != "MatMul" for product in products):
         yield f"{where}: queries, keys and values must be the parts of one projection"
         return
-    taken = [
-        *(node.input[1] for node in gathers),
-        *(product.input[0] for product in products if product is not None),
-    ]
-    if len({*taken[:PARTS]}) != 1 or len({*taken[PARTS:]}) != 1:
+    tokens = {product.input[0] for product in products if product is not None}
+    if len(tokens) != 1 or any(way != ways[0][1] for _, way in ways):
         yield f"{where}: queries, keys and values must be of the same tokens, in the same cells"
     weights = [_part(graph, product.input[1]) for product in products if product is not None]
     biases = [_part(graph, node.input[1]) for node in sums if node is not None]

@@ -25,6 +25,8 @@ _ONNX_FIXED: dict[str, dict[str, Any]] = {
     "LayerNormalization": {"axis": -1, "stash_type": 1},
     "Softmax": {"axis": -1},
 }
+# Nodes between an added mask and attention that move its values about.
+_MASK_MOVES = frozenset({"Expand", "Gather", "If", "Slice"})
 _SCRIPT_FIXED: dict[str, dict[str, Any]] = {
     "aten::gelu": {"approximate": "none"},
     "aten::softmax": {"dim": -1, "dtype": None},
@@ -148,7 +150,7 @@ def _added_masks(files: Files) -> set[str]:
         *(node.input[3] for node in graph.of_kind("Attention") if len(node.input) > 3),
         *(node.input[1] for node in sums if node is not None and node.op_type == "Add"),
     ]
-    return {graph.trace_back(name, frozenset({"Expand"})) for name in masks}
+    return {graph.trace_back(name, _MASK_MOVES) for name in masks}
 
 
 def _check_script_scalars(files: Files, scale: float) -> list[str]:

@@ -11,6 +11,7 @@ from export.archive import rewrite_archive
 from export.contract import TORCHSCRIPT_METADATA_FILE
 from export.files import dump_json
 from export.model import CONFIG_FILE, describe_model, model_labels
+from export.node_names import all_nodes, inner_graphs
 from export.onnx_export import ONNX_FILE, PRODUCER
 from export.proof.checks.files import Files
 from export.torchscript import TORCHSCRIPT_FILE
@@ -23,7 +24,7 @@ _ONNX_FIELDS: dict[str, set[str]] = {
     "StringStringEntryProto": {"key", "value"},
     "GraphProto": {"node", "name", "initializer", "input", "output", "value_info"},
     "NodeProto": {"input", "output", "name", "op_type", "domain", "attribute"},
-    "AttributeProto": {"name", "type", "f", "i", "s", "t", "floats", "ints", "strings"},
+    "AttributeProto": {"name", "type", "f", "i", "s", "t", "g", "floats", "ints", "strings"},
     "TensorProto": {"dims", "data_type", "name", "raw_data"},
     "ValueInfoProto": {"name", "type"},
     "TypeProto": {"tensor_type"},
@@ -52,11 +53,12 @@ def _check_onnx(files: Files) -> Iterator[str]:
     wanted = (PRODUCER, files.onnx_metadata["versions"]["torch"], _GRAPH_NAME)
     if written != wanted:
         yield f"{ONNX_FILE} has producer, version and graph name {written}; it must have {wanted}"
-    for node in model.graph.node:
+    nodes = list(all_nodes(model.graph))
+    for node in nodes:
         if node.domain:
             yield f"{ONNX_FILE} holds {node.op_type} of the domain {node.domain}; only ONNX's own operators are written"
-    names = {name for node in model.graph.node for name in (node.name, *node.output)}
-    names |= {tensor.name for tensor in model.graph.initializer}
+    names = {name for node in nodes for name in (node.name, *node.output)}
+    names |= {tensor.name for tensor in model.graph.initializer} | {graph.name for graph in inner_graphs(model.graph)}
     for name in sorted(name for name in names if not _NAME.fullmatch(name)):
         yield f"{ONNX_FILE} holds the name {name[:60]!r}, which no exporter gives"
     data = files.read(ONNX_FILE)

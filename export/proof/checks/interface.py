@@ -11,6 +11,8 @@ from export.model import model_labels, model_task
 from export.onnx_export import ONNX_FILE, shape_of
 from export.proof.checks.files import Files, messages
 from export.proof.checks.script_graph import walk
+from export.rewrite.row_groups import GROUPS
+from export.rewrite.uneven import UNEVEN
 from export.torchscript import TORCHSCRIPT_FILE
 from models.packing import Packing
 
@@ -107,10 +109,13 @@ def check_axes(files: Files) -> list[str]:
     What the file says of its values is read, what follows from its nodes, and what it stores.
     """
     explained = {*model_numbers(files.eager), files.limits.max_length}
+    groups = {GROUPS} if UNEVEN in files.profile.rules else set()
+    # ONNX infers 0 for the width of heads where it knows no sizes; no tensor that counts is empty.
+    sizes_explained = {0, *_RANKS} | explained | groups
     problems = []
     told = {value.name: shape_of(value) for value in files.onnx.graph.value_info}
     for name, sizes in (*told.items(), *files.graph.shapes.items()):
-        frozen = [size for size in sizes if isinstance(size, int) and size not in explained | {*_RANKS}]
+        frozen = [size for size in sizes if isinstance(size, int) and size not in sizes_explained]
         if frozen:
             problems.append(f"{ONNX_FILE}: the value {name} has sizes {sizes}; no setting explains {frozen[0]}")
     for name, values in files.graph.arrays.items():

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import onnx
 from onnx import numpy_helper
 
+from export.node_names import flat_nodes, inner_graphs
 from export.onnx_export import shape_of
 from export.profiles import PROFILES
 
@@ -27,7 +28,8 @@ class OnnxGraph:
     def __init__(self, model: onnx.ModelProto) -> None:
         """Take a model that onnx.checker may or may not accept."""
         self.model = model
-        self.nodes: list[onnx.NodeProto] = list(model.graph.node)
+        # Branches stand before their node, which takes what they give.
+        self.nodes: list[onnx.NodeProto] = list(flat_nodes(model.graph))
         self.producers = {name: node for node in self.nodes for name in node.output if name}
         self.stored = {tensor.name: tensor for tensor in model.graph.initializer}
         for node in self.nodes:
@@ -68,8 +70,12 @@ class OnnxGraph:
         bare = onnx.ModelProto()
         bare.CopyFrom(self.model)
         bare.graph.ClearField("value_info")
+        for graph in inner_graphs(bare.graph):
+            graph.ClearField("value_info")
         inferred = onnx.shape_inference.infer_shapes(bare, data_prop=True).graph
-        return {value.name: shape_of(value) for value in (*inferred.input, *inferred.value_info, *inferred.output)}
+        graphs = [inferred, *inner_graphs(inferred)]
+        values = (value for graph in graphs for value in (*graph.input, *graph.value_info, *graph.output))
+        return {value.name: shape_of(value) for value in values}
 
     def ancestors(self, name: str) -> Iterator[onnx.NodeProto]:
         """Yield every node that a value follows from, each once."""
@@ -85,12 +91,18 @@ class OnnxGraph:
             yield node
 
     def trace_back(self, name: str, through: frozenset[str]) -> str:
-        """Follow a value back through nodes that only move values about, to the value that entered them."""
+        """Follow a value back through nodes that only move values about, to the value that entered them.
+
+        Through an If, if that is among them, the way goes by its last branch.
+        """
         for _ in self.nodes:
             node = self.producers.get(name)
             if node is None or node.op_type not in through:
                 break
-            name = node.input[0]
+            # What the last branch gives stands last.
+            name = (
+                node.input[list(node.output).index(name) - len(node.output)] if node.op_type == "If" else node.input[0]
+            )
         return name
 
 

@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from export.model import WEIGHTS_FILE
+from export.node_names import graphs_of
 from export.onnx_export import ONNX_FILE, read_onnx
 from export.proof.checks.files import Files
 from export.torchscript import TORCHSCRIPT_FILE, load_torchscript
@@ -167,8 +168,9 @@ def _float_tensors(graph: onnx.GraphProto) -> Iterator[tuple[str, Array]]:
         values = np.asarray(numpy_helper.to_array(tensor))
         if values.ndim > 0 and values.dtype.kind not in "iub":
             yield name, values
-    for inner in _inner_graphs(graph):
-        yield from _float_tensors(inner)
+    for node in graph.node:
+        for inner in graphs_of(node):
+            yield from _float_tensors(inner)
 
 
 def _used_names(graph: onnx.GraphProto) -> Iterator[str]:
@@ -176,13 +178,5 @@ def _used_names(graph: onnx.GraphProto) -> Iterator[str]:
         yield from node.input
         if any(attribute.HasField("t") for attribute in node.attribute):
             yield node.output[0]
-    for inner in _inner_graphs(graph):
-        yield from _used_names(inner)
-
-
-def _inner_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield attribute.g
-            yield from attribute.graphs
+        for inner in graphs_of(node):
+            yield from _used_names(inner)

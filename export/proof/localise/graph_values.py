@@ -25,6 +25,9 @@ from export.proof.localise.points import (
 # ONNX's operators that change no number and no order.
 _RESHAPES = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze"})
 
+# It reads a condition, and what its branches give.
+_CHOICE = "If"
+
 
 @dataclass(frozen=True, kw_only=True)
 class GraphNode:
@@ -88,8 +91,8 @@ def graph_points(
 def _operator(makers: Mapping[str, GraphNode], name: str) -> str:
     """Say what computed a value: not what gave it another shape afterwards, if its module did both."""
     node = makers[name]
-    while node.operator in _RESHAPES:
-        before = makers.get(node.reads[0])
+    while node.operator in _RESHAPES or node.operator == _CHOICE:
+        before = makers.get(node.reads[1 if node.operator == _CHOICE else 0])
         if before is None or before.module != node.module:
             break
         node = before

@@ -11,7 +11,7 @@ import onnx
 import onnxruntime as ort
 
 from export.contract import ATTENTION_MASK, INPUT_IDS, LOGITS
-from export.node_names import module_of
+from export.node_names import flat_nodes, module_of
 from export.onnx_export import read_onnx
 from export.proof.cases import Case
 from export.proof.localise.graph_values import GraphNode, graph_points, named_module
@@ -53,7 +53,7 @@ def onnx_points(
     # Who takes a weight turned, or a part of it, takes the weight.
     whole: dict[str, str] = {name: name for name in stored}
     nodes = []
-    for node in model.graph.node:
+    for node in flat_nodes(model.graph):
         if node.op_type in ("Transpose", "Split") and node.input[0] in whole:
             whole.update(dict.fromkeys(node.output, whole[node.input[0]]))
             continue
@@ -67,9 +67,12 @@ def onnx_points(
             )
         )
     outputs = [output.name for output in model.graph.output]
+    # What a branch makes can't be asked for.
+    outside = {name for node in model.graph.node for name in node.output}
     feed = {INPUT_IDS: case.input_ids, ATTENTION_MASK: case.attention_mask}
 
     def compute(names: list[str]) -> dict[str, Array]:
+        names = [name for name in names if name in outside]
         # ONNX Runtime infers the types of added outputs.
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in outputs)
         try:
@@ -77,9 +80,10 @@ def onnx_points(
             # Sequences of tensors are no values that eager has.
             return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
         except BackendError as error:
-            match = _FAILED_NODE.search(str(error))
-            if match is None:
+            # Of a node in a branch it names the If first.
+            matches = list(_FAILED_NODE.finditer(str(error)))
+            if not matches:
                 raise
-            raise StoppedError(str(error), module_of(match["name"]) or LOGITS, match["operator"]) from error
+            raise StoppedError(str(error), module_of(matches[-1]["name"]) or LOGITS, matches[-1]["operator"]) from error
 
     return graph_points(nodes, outputs, wanted, compute)

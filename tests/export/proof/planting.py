@@ -74,7 +74,8 @@ def rescript(change: Callable[[nn.Module], object]) -> Plant:
 
 
 def node(model: onnx.ModelProto, operator: str, number: int = 0) -> onnx.NodeProto:
-    return [node for node in model.graph.node if node.op_type == operator][number]
+    """Return a node of one operator, those in branches too."""
+    return tools.nodes_of(model, operator)[number]
 
 
 def named(model: onnx.ModelProto, name: str) -> onnx.NodeProto:

@@ -108,7 +108,7 @@ def test_messages_say_where_what_was_got_and_what_was_wanted(good: Files) -> Non
         "where the model takes encoder.blocks.0.attention_norm.weight"
     )
     assert said["onnx-attention-written-out"]["fused attention"][0] == (
-        "model.onnx has 0 of 1 Attention, one a layer of 'sdpa' attention"
+        "model.onnx has 6 of 7 Attention, 7 a layer of 'sdpa' attention"
     )
     assert said["script-an-operation-more"]["model.pt is a fresh export"] == (
         "model.pt has aten::contiguous(logits, memory_format=0), "

@@ -1,6 +1,7 @@
 """Tools that share no code with ONNX Runtime or with us answer as it does: OpenVINO's runtime, Polygraphy's comparator.
 
-OpenVINO reads opset 23 as it stands, the Attention operator among it. On processors with matrix units it computes in
+OpenVINO gets the profile `portable`, which is for every runtime. Of the profile `cpu` it answers one batch in a hundred
+wrongly, and the same batch rightly when it is asked again (2026.4.1). On processors with matrix units it computes in
 bfloat16 unless it is told otherwise, so it is told; its answers then lie within the limit that binds every backend.
 """
 
@@ -102,7 +103,12 @@ def ignore_mask(model: bytes) -> bytes:
 @pytest.fixture(scope="module", params=MODELS, ids=["-".join(model) for model in MODELS])
 def files(request: pytest.FixtureRequest) -> Files:
     attention, task = request.param
-    return build_files(task=task, attention=attention, **PARTS[task])
+    return build_files(task=task, attention=attention, profile="portable", **PARTS[task])
+
+
+@pytest.fixture(scope="module")
+def portable() -> Files:
+    return build_files(profile="portable")
 
 
 def test_openvino_answers_as_onnx_runtime_does_on_the_whole_grid(files: Files) -> None:
@@ -115,9 +121,9 @@ def test_openvino_answers_as_onnx_runtime_does_on_the_whole_grid(files: Files) -
 
 
 @pytest.mark.parametrize("sabotage", [change_largest_weight, ignore_mask])
-def test_openvino_tells_a_sabotaged_graph_apart(good: Files, sabotage: Callable[[bytes], bytes]) -> None:
-    cases, reference, limit = judge(good)
-    bad = {**good, ONNX_FILE: sabotage(good[ONNX_FILE])}
+def test_openvino_tells_a_sabotaged_graph_apart(portable: Files, sabotage: Callable[[bytes], bytes]) -> None:
+    cases, reference, limit = judge(portable)
+    bad = {**portable, ONNX_FILE: sabotage(portable[ONNX_FILE])}
     openvino = answer_all(open_openvino(bad[ONNX_FILE]), cases)
     assert faults(cases, openvino, reference, limit)
     # It is the graph that is wrong: ONNX Runtime finds the same wrong answers in it.
@@ -146,15 +152,15 @@ def session(model: bytes, level: ort.GraphOptimizationLevel) -> ort.InferenceSes
     return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def compare_by_polygraphy(truth: Files, model: bytes) -> dict[str, int]:
-    """Let Polygraphy compare three runs of a model with the reference, and count the cases refused in each."""
+def compare_by_polygraphy(truth: Files, model: bytes, for_openvino: bytes) -> dict[str, int]:
+    """Let Polygraphy compare three runs with the reference, and count the cases refused in each."""
     cases, _, limit = judge(truth)
     cases = [case for case in cases if len(case.input_ids) == 3]
     runners = [
         RuntimeRunner("reference", load_reference(truth.__getitem__).run),
         OnnxrtRunner(session(model, ort.GraphOptimizationLevel.ORT_DISABLE_ALL), name="optimisation off"),
         OnnxrtRunner(session(model, ort.GraphOptimizationLevel.ORT_ENABLE_ALL), name="optimisation all"),
-        RuntimeRunner("openvino", open_openvino(model)),
+        RuntimeRunner("openvino", open_openvino(for_openvino)),
     ]
     feeds = [{INPUT_IDS: case.input_ids, ATTENTION_MASK: case.attention_mask} for case in cases]
     # It passes what is within either tolerance, so the relative one is closed.
@@ -169,12 +175,15 @@ def compare_by_polygraphy(truth: Files, model: bytes) -> dict[str, int]:
     return refused
 
 
-def test_polygraphy_finds_every_run_equal_to_the_reference(good: Files) -> None:
-    assert compare_by_polygraphy(good, good[ONNX_FILE]) == {"optimisation off": 0, "optimisation all": 0, "openvino": 0}
+def test_polygraphy_finds_every_run_equal_to_the_reference(good: Files, portable: Files) -> None:
+    refused = compare_by_polygraphy(good, good[ONNX_FILE], portable[ONNX_FILE])
+    assert refused == {"optimisation off": 0, "optimisation all": 0, "openvino": 0}
 
 
 @pytest.mark.parametrize("sabotage", [change_largest_weight, ignore_mask])
-def test_polygraphy_tells_a_sabotaged_graph_apart(good: Files, sabotage: Callable[[bytes], bytes]) -> None:
-    refused = compare_by_polygraphy(good, sabotage(good[ONNX_FILE]))
+def test_polygraphy_tells_a_sabotaged_graph_apart(
+    good: Files, portable: Files, sabotage: Callable[[bytes], bytes]
+) -> None:
+    refused = compare_by_polygraphy(good, sabotage(good[ONNX_FILE]), sabotage(portable[ONNX_FILE]))
     assert set(refused) == {"optimisation off", "optimisation all", "openvino"}
     assert all(count > 10 for count in refused.values())
