@@ -45,7 +45,7 @@ from tests.sabotage import tools
 from tests.sabotage.faults.archives import key_twice
 from tests.sabotage.faults.onnx_graphs import rename_value, tell_of_nothing
 
-WIDTH = 8
+HEADS, WIDTH = 2, 8
 # Of the operators of a layer the first is for even rows, and has no mask; then comes one a group.
 A_GROUP = 1
 
@@ -168,7 +168,7 @@ def write_out_attention(model: onnx.ModelProto) -> None:
     place = list(home.node).index(fused)
     q, k, v, added = fused.input
     stored = {"root": np.float32(WIDTH**-0.5)}
-    stored |= {"apart": np.array([0, 0, -1, WIDTH]), "joined": np.array([0, 0, -1])}
+    stored |= {"apart": np.array([0, 0, HEADS, WIDTH]), "joined": np.array([0, 0, -1])}
     model.graph.initializer.extend(numpy_helper.from_array(np.array(value), name) for name, value in stored.items())
     nodes = [helper.make_node("Reshape", [part, "apart"], [f"{part}.1"], name=f"{part}.1") for part in (q, k, v)]
     nodes += [
