@@ -10,16 +10,16 @@ import onnx_ir as ir
 
 from export.rewrite.attention import ATTENTION
 from export.rewrite.clean import clean
-from export.rewrite.linear import GELU_INSIDE, LINEAR, NO_SQUEEZE
+from export.rewrite.leading_axes import LEADING_AXES, NO_SQUEEZE
+from export.rewrite.linear import LINEAR
 from export.rewrite.lower import ATTENTION_WRITTEN_OUT, GELU_BY_ERF
 from export.rewrite.rule import Rule
 from export.rewrite.uneven import UNEVEN
 
 # In this order, each over the whole graph before the next.
-_PLAIN: tuple[Rule, ...] = (ATTENTION, LINEAR, GELU_INSIDE)
-FOR_CPU: tuple[Rule, ...] = (*_PLAIN, UNEVEN, NO_SQUEEZE)
+FOR_CPU: tuple[Rule, ...] = (ATTENTION, LINEAR, UNEVEN, LEADING_AXES, NO_SQUEEZE)
 # For old runtimes.
-LOWERED: tuple[Rule, ...] = (*_PLAIN, NO_SQUEEZE, ATTENTION_WRITTEN_OUT, GELU_BY_ERF)
+LOWERED: tuple[Rule, ...] = (ATTENTION, LINEAR, LEADING_AXES, NO_SQUEEZE, ATTENTION_WRITTEN_OUT, GELU_BY_ERF)
 
 
 def rewrite(model: ir.Model, rules: Sequence[Rule]) -> dict[str, int]:

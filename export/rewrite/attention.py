@@ -80,7 +80,7 @@ def _side_by_side(
     return op.Gather(op.Reshape(mixed, joined), slot, axis=0)
 
 
-def _additive(op: Any, mask: ir.Value) -> Any:
+def _additive(op: Any, mask: Any) -> Any:
     """Return the mask as what is added to the scores, if all queries of a row see the same keys: packing's rule."""
     expand = mask.producer()
     if expand is None or expand.op_type != "Expand":
@@ -89,6 +89,10 @@ def _additive(op: Any, mask: ir.Value) -> Any:
     # (B, 1, 1, L), unlike what hides a key from the queries before it.
     if keys is None or keys.shape is None or keys.shape[2] != 1:
         return mask
+    # It opens all keys of a row without any, and packing leaves no such row.
+    opened = keys.producer()
+    if opened.op_type == "Or" and opened.inputs[1].producer().op_type == "Not":
+        keys = opened.inputs[0]
     added = op.Where(keys, op.Constant(value_float=0.0), op.Constant(value_float=FAINT))
     return op.Expand(added, sizes)
 

@@ -4,6 +4,7 @@ In one rectangle a short row costs what the longest costs: attention's time is B
 into GROUPS groups. With lengths spread evenly over 1 … L these have 0.42 of the one rectangle's area.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -85,13 +86,21 @@ def plan_groups(write: GraphWriter, even: ir.Value, rectangle: Rectangle) -> Gro
     slot = plan("Add", plan("Gather", base, row), column)
 
     planned = [*cells, *added, slot]
-    like = [*[rectangle.cells] * GROUPS, *[rectangle.added] * GROUPS, rectangle.slot]
-    # Something small like it.
-    unused = [nothing("Slice", value, *(nothing.constant([edge]) for edge in (0, 1, 0))) for value in like]
     types = [*[_INT64] * GROUPS, *[_FLOAT] * GROUPS, _INT64]
     ranks = [*[2] * GROUPS, *[4] * GROUPS, 1]
+    unused = [
+        *_repeat(nothing, rectangle.cells, axis=1),
+        *_repeat(nothing, rectangle.added, axis=3),
+        nothing("Slice", rectangle.slot, first, second),
+    ]
     for kind, axes, value, small in zip(types, ranks, planned, unused, strict=True):
         value.type = small.type = kind
         value.shape = small.shape = ir.Shape([None] * axes)
     given = write.choose(even, (nothing, unused), (plan, planned))
     return Groups(cells=list(given[:GROUPS]), added=list(given[GROUPS:-1]), slot=given[-1])
+
+
+def _repeat(write: GraphWriter, value: ir.Value, *, axis: int) -> Sequence[ir.Value]:
+    """Write GROUPS values like one, each with its first column alone."""
+    columns = write("Gather", value, write.constant([0] * GROUPS), axis=axis)
+    return write.several("Split", [ir.Value() for _ in range(GROUPS)], columns, axis=axis, num_outputs=GROUPS)

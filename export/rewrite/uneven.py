@@ -13,6 +13,7 @@ import onnx_ir as ir
 from export.rewrite.attention import PARTS
 from export.rewrite.clean import clean
 from export.rewrite.graph_writer import GraphWriter
+from export.rewrite.linear import LEADING
 from export.rewrite.row_groups import Groups, Rectangle, plan_groups
 
 
@@ -20,7 +21,7 @@ from export.rewrite.row_groups import Groups, Rectangle, plan_groups
 class _Layer:
     """What one layer's attention takes, and where its answer goes."""
 
-    parts: list[ir.Value]  # queries, keys, values, (1, N, C) each
+    parts: list[ir.Value]  # queries, keys, values, (1, 1, N, C) each
     attention: ir.Node
     packed: ir.Value  # (N, C), the answer for the packed tokens
     width: int  # C
@@ -55,8 +56,9 @@ class Uneven:
             parts = [write("Reshape", part, laid_out) for part in layer.parts]
             for part in parts:
                 _tell(part, layer)
-            mixed = write("Reshape", _attend(write, layer, parts, even, packed, groups), packed)
-            tokens = write("Squeeze", mixed, write.constant([0]))
+            sizes = write.constant([*[1] * len(LEADING), -1, layer.width])
+            mixed = write("Reshape", _attend(write, layer, parts, even, packed, groups), sizes)
+            tokens = write("Squeeze", mixed, write.constant(LEADING))
             tokens.type, tokens.shape = layer.packed.type, layer.packed.shape
             model.graph.insert_before(_maker(layer.packed), write.nodes)
             ir.convenience.replace_all_uses_with(layer.packed, tokens)
