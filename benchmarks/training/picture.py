@@ -34,7 +34,7 @@ def draw_curves(measured: Mapping[str, Any]) -> bytes:
         figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
         ratio = measured["ratio"]
         figure.suptitle(
-            f"{ratio['ours']} against {ratio['peer']}: {ratio['median']:.2f} times the tokens per second "
+            f"{ratio['ours']} against {ratio['peer']}:\n{ratio['median']:.2f} times the tokens per second "
             f"(95 % interval {ratio['low']:.2f} to {ratio['high']:.2f}). Dots: loss on validation.",
             fontsize=8,
         )
