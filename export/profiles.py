@@ -20,7 +20,7 @@ class Profile:
     """One row.
 
     `minimum_onnxruntime` is the oldest release that was seen to load the files and to answer rightly. `fused` and
-    `gelu` are the operators that fused attention and the GELU become, one each. `int8_forms` are the keys of
+    `gelu` are the operators that fused attention and the GELU become. `int8_forms` are the keys of
     `export.quantization.FORMS` that it allows, its own first.
     """
 

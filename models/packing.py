@@ -11,7 +11,8 @@ rectangle masks them. A batch without any token packs its first cell, so that th
 without any shows attention its first cell, so that no softmax is empty. Nobody takes what comes of either.
 
 Cost: O(B·T) integers once a batch; two gathers of (N, C) a layer.
-Does not support a rectangle for each row: a short row beside a long one is padded inside attention.
+Does not support a rectangle for each row: a short row beside a long one is padded inside attention. Files for ONNX
+Runtime's CPU give each group of rows its own (`export/rewrite/row_groups.py`).
 """
 
 from typing import NamedTuple
