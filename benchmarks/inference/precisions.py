@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.inference.describe import title_of
 from benchmarks.inference.ours import FLOAT32, INT8
 from benchmarks.inference.sessions import Model, SessionReady
 from benchmarks.inference.work import Batch
@@ -54,7 +55,7 @@ def precision_rows(
         predicted = np.concatenate([part.argmax(axis=-1)[where] for part, where in zip(logits, asked, strict=True)])
         rows.append(
             {
-                "name": "float32" if name == FLOAT32 else name.removeprefix(f"{FLOAT32}-").replace("-", ", "),
+                "name": "float32" if name == FLOAT32 else title_of(name).removeprefix("Ferry "),
                 "accuracy": float((predicted == expected).mean()),
                 "macro_f1": macro_f1(predicted, expected),
                 "megabytes": len(data) / 1e6,

@@ -110,11 +110,12 @@ def check_axes(files: Files) -> list[str]:
     """
     explained = {*model_numbers(files.eager), files.limits.max_length}
     groups = {GROUPS} if UNEVEN in files.profile.rules else set()
-    # ONNX infers 0 for the width of heads where it knows no sizes; no tensor that counts is empty.
-    sizes_explained = {0, *_RANKS} | explained | groups
+    sizes_explained = {*_RANKS} | explained | groups
     problems = []
     told = {value.name: shape_of(value) for value in files.onnx.graph.value_info}
-    for name, sizes in (*told.items(), *files.graph.shapes.items()):
+    # ONNX infers 0 for the width of heads where it knows no sizes; what the file itself tells may not be 0.
+    inferred = {name: tuple(size for size in sizes if size != 0) for name, sizes in files.graph.shapes.items()}
+    for name, sizes in (*told.items(), *inferred.items()):
         frozen = [size for size in sizes if isinstance(size, int) and size not in sizes_explained]
         if frozen:
             problems.append(f"{ONNX_FILE}: the value {name} has sizes {sizes}; no setting explains {frozen[0]}")
